@@ -212,6 +212,9 @@ class Gate:
     ``every``-th of them; with a ``start`` at the first counted one and then at every ``every``-th. ``clock ==
     "averaged"``: from the first time on that the op fired in a mode in which it has another gate. ``clock ==
     "epochs"``: at the last step of every ``epoch``.
+
+    ``first`` and ``last`` are starts and ends that only the run can count: the gate is closed before the ``first`` and
+    after the ``last`` step in which an op of ``counted`` took place. With ``first`` it fires as with ``start``.
     """
 
     op: str
@@ -226,6 +229,19 @@ class Gate:
     """The steps of an epoch, where its count restarts with each epoch, or it fires at the end of each."""
     flush: bool = False
     """It fires at the end of an epoch as well, if anything is counted then."""
+    first: int | None = None
+    last: int | None = None
+    counted: tuple[str, ...] = ()
+
+    @property
+    def is_counted(self) -> bool:
+        """Return whether it starts or ends after a number of updates that only the run can count."""
+        return self.first is not None or self.last is not None
+
+    @property
+    def has_start(self) -> bool:
+        """Return whether the first step that counts for it is due, rather than the n-th."""
+        return self.start is not None or self.first is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from compiler.ir.program import Gate, Mode, drop_of, window_of
 from compiler.passes.order import find_producers, find_writers
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
-from graphspec.declare.durations import Duration
+from graphspec.declare.durations import Duration, Unit
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp, LossOp, MetricOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
@@ -172,7 +172,8 @@ def _gate(
     A value on demand needs none for its data sets: nothing requests it on others.
     """
     op = spec.ops[node.op]
-    start, until = _steps(op.start), _steps(op.until)
+    start, until = _count(op.start, "steps"), _count(op.until, "steps")
+    first, last = _count(op.start, "updates"), _count(op.until, "updates")
     groups: list[tuple[str, ...]] = []  # it fires with an op of each: its `every:` update, writers of what it averages
     if isinstance(op.every, str):
         groups.append((op.every,))
@@ -184,16 +185,18 @@ def _gate(
     is_free = all(not ungated.isdisjoint(group) for group in follows) and not (datasets and node.is_write)
     # whether it has fired matters elsewhere: from then on an average stands in for its model
     is_watched = isinstance(op, EmaOp) and op.use.eval == "swap"
-    if every == 1 and start is None and until is None and is_free and not is_watched:
+    if every == 1 and op.start is None and op.until is None and is_free and not is_watched:
         return None
-    is_counted = bool(follows) or (bool(datasets) and every > 1)
     gate = Gate(op=node.op, every=every, start=start, until=until, datasets=datasets)
+    if first is not None or last is not None:  # an average counts the writes of its source, an update its own
+        gate = replace(gate, first=first, last=last, counted=groups[-1] if node.follows else (node.op,))
+    is_counted = bool(follows) or (bool(datasets) and every > 1)
     return replace(gate, clock="writes", follows=follows) if is_counted else gate
 
 
-def _steps(duration: Duration | None) -> int | None:
-    """Return a duration in steps."""
-    return None if duration is None else int(duration.count)
+def _count(duration: Duration | None, unit: Unit) -> int | None:
+    """Return the count of a duration in a unit; None for another one."""
+    return int(duration.count) if duration is not None and duration.unit == unit else None
 
 
 def find_holdable(nodes: Mapping[str, Instruction]) -> frozenset[str]:
@@ -213,11 +216,15 @@ def find_holdable(nodes: Mapping[str, Instruction]) -> frozenset[str]:
 
 
 def find_undecided(gates: Sequence[Gate], holdable: Iterable[str]) -> frozenset[str]:
-    """Return the gates whose firing no clock determines: they count writes that may be skipped, or undecided gates."""
+    """Return the gates whose firing no clock determines.
+
+    They count writes that may be skipped, start or end after a number of updates that only the run counts, or count
+    what follows such a gate.
+    """
     held, undecided, firing = frozenset(holdable), set[str](), set[str]()
     for gate in gates:
         followed = {op for group in gate.follows for op in group}
-        if gate.every > 1 and followed & (held | firing):
+        if gate.is_counted or (gate.every > 1 and followed & (held | firing)):
             undecided.add(gate.op)
         if gate.op in undecided or followed & firing:
             firing.add(gate.op)

@@ -11,7 +11,7 @@ from compiler.ir.program import Function, Gate, Mode, Program, drop_of
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.activate import Outputs, find_holdable, find_live_gates, find_outputs, find_undecided
 from compiler.timing.gates import sort_gates
-from compiler.timing.period import refuse_held
+from compiler.timing.period import find_held
 from compiler.timing.units import ClockRates, Pace, PaceProblem
 from graphspec.analysis.datasets import find_all_places, find_datasets, find_inputs, find_possible
 from graphspec.declare.durations import Duration
@@ -99,11 +99,10 @@ def _find_problem(spec: GraphSpec, name: str, op: UpdateOp, pace: Pace) -> PaceP
     except PaceProblem as problem:
         help = "declare `data: {train: ...}` with a source of known length, or write `on_epoch_end: carry`"
         return PaceProblem(problem.message, help, unit=problem.unit)
-    if op.at_epoch_end == "flush" and isinstance(op.every, str):
-        try:
-            refuse_held(spec, (op.every,))
-        except PaceProblem as problem:
-            return PaceProblem(problem.message, "write `on_epoch_end: carry`, or `drop`")
+    held = find_held(spec, (op.every,)) if op.at_epoch_end == "flush" and isinstance(op.every, str) else None
+    if held is not None:
+        message = f"'{held}' is skipped in steps whose gradients are not finite, and such steps do not count"
+        return PaceProblem(message, "write `on_epoch_end: carry`, or `drop`")
     return None
 
 

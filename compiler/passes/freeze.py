@@ -1,4 +1,4 @@
-"""Thawing: parameters that are frozen until some moment, and gradients that leave them out before."""
+"""Freezes: parameters that are frozen until some moment, and gradients that leave them out before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compiler.ir.cell import find_tied, parameters_of
 from compiler.ir.instructions import Accumulate, Apply, Frozen, Gradient, Instruction, TakeAccumulated, Transform
 from compiler.ir.program import Gate, Mode, group_of
 from compiler.passes.presence import CLOSING
-from compiler.timing.period import find_firing_period, refuse_held
+from compiler.timing.period import find_firing_period, find_held
 from compiler.timing.units import ClockRates, Pace, PaceProblem
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
@@ -57,15 +57,15 @@ def find_freeze_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instructi
     """
     trained = {model for node in nodes.values() if node.derivative is not None for model in node.derivative.models}
     for freeze in find_freezes(spec) if mode == "train" else ():
-        last = find_last(spec, freeze, pace)
-        if last and not trained.isdisjoint(find_holders(spec, freeze.model)):
-            yield Gate(op=freeze.gate, until=last)
+        gate = find_freeze_gate(spec, freeze, pace)
+        if gate is not None and gate.until != 0 and not trained.isdisjoint(find_holders(spec, freeze.model)):
+            yield gate
 
 
-def find_last(spec: GraphSpec, freeze: FreezeUntil, pace: Pace) -> int | None:
-    """Return the last step in which a group is frozen; None where that cannot be counted."""
+def find_freeze_gate(spec: GraphSpec, freeze: FreezeUntil, pace: Pace) -> Gate | None:
+    """Return the gate that is open as long as a group is frozen; None where its end cannot be counted."""
     try:
-        return _count(spec, freeze, pace)
+        return _make_gate(spec, freeze, pace)
     except PaceProblem:
         return None
 
@@ -82,7 +82,7 @@ def check_freezes(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             problem = PaceProblem(message, "write `mode: train` on it, or `frozen: true`")
         else:
             try:
-                _count(spec, freeze, pace)
+                _make_gate(spec, freeze, pace)
             except PaceProblem as error:
                 problem = error
         if problem is not None:
@@ -97,17 +97,25 @@ def check_freezes(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             )
 
 
-def _count(spec: GraphSpec, freeze: FreezeUntil, pace: Pace) -> int:
-    """Return the last step of a moment: that of the last update, or the last one that ends before it."""
+def _make_gate(spec: GraphSpec, freeze: FreezeUntil, pace: Pace) -> Gate:
+    """Return the gate that is open up to the step of the last update, or to the last step that ends before a moment.
+
+    Where the step of the last update is not known, the run counts the updates.
+    """
     cell = next((cell for cell in find_optimizers(spec) if freeze.model in cell.models), None)
     if freeze.until.unit != "updates" or cell is None:
-        return math.floor(ClockRates(pace=pace).steps(freeze.until))
-    refuse_held(spec, cell.updates)
-    period = find_firing_period(spec, cell.updates[0], epoch=pace.epoch) if len(cell.updates) == 1 else None
-    if period is not None:
-        return period.step(int(freeze.until.count))
+        return Gate(op=freeze.gate, until=math.floor(ClockRates(pace=pace).steps(freeze.until)))
+    held = find_held(spec, cell.updates)
+    if len(cell.updates) == 1:
+        period = None if held else find_firing_period(spec, cell.updates[0], epoch=pace.epoch)
+        if period is None:
+            return Gate(op=freeze.gate, last=int(freeze.until.count), counted=cell.updates)
+        return Gate(op=freeze.gate, until=period.step(int(freeze.until.count)))
+    if held is not None:
+        message = f"several updates share the optimizer of '{freeze.model}', and '{held}' may be skipped"
+        raise PaceProblem(message, "count steps: `1000 steps`")
     rates = replace(find_clock_rates(spec, cell, pace), help="count steps: `1000 steps`")
-    return math.floor(rates.steps(freeze.until))
+    return Gate(op=freeze.gate, until=math.floor(rates.steps(freeze.until)))
 
 
 def find_holders(spec: GraphSpec, model: str) -> frozenset[str]:

@@ -36,7 +36,8 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         found: Object = {"model": row.model, "match": row.group.match, "parameters": names}
         for name, number in (("lr_scale", row.group.lr_scale), ("weight_decay", row.group.weight_decay)):
             found[name] = format_change(number) if isinstance(number, ScheduleDecl) else number
-        groups.append({**found, "frozen": row.group.frozen, "frozen_until": row.until})
+        until, update = (None, None) if row.gate is None else (row.gate.until, row.gate.last)
+        groups.append({**found, "frozen": row.group.frozen, "frozen_until": until, "frozen_until_update": update})
     schedules: list[Json] = []
     for entry in find_schedules(program, mode):
         owner: Object = {entry.owner: entry.name, **({"option": entry.option} if entry.option else {})}

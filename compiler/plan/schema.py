@@ -70,7 +70,8 @@ class GroupRecord(Exact):
     lr_scale: float | InWords
     weight_decay: Annotated[float | InWords | None, Field(description="Null: the optimizer's.")]
     frozen: bool
-    frozen_until: Annotated[int | None, Field(description="The last step; null: for ever, or never.")]
+    frozen_until: Annotated[int | None, Field(description="The last step; null: for ever, never, or counted.")]
+    frozen_until_update: Annotated[int | None, Field(description="The last update, where only the run can count it.")]
 
 
 class WarningRecord(Exact):

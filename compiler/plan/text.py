@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from compiler.facts.parameters import find_known_names, find_matching
 from compiler.ir.instructions import Apply, Commit, Emit, Instruction, Release
-from compiler.ir.program import Function, GroupDecl, Program, group_of
+from compiler.ir.program import Function, Gate, GroupDecl, Program, group_of
 from compiler.ir.value import Read, Ref, ScheduleDecl, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.timetable import describe_moments, find_schedules, format_entry, format_schedule
+from compiler.plan.timetable import describe_moments, find_schedules, format_end, format_entry, format_schedule
 from graphspec.diagnostics import escape
 
 
@@ -22,15 +22,15 @@ class GroupRow:
     model: str
     group: GroupDecl
     parameters: tuple[str, ...] | None
-    until: int | None = None
-    """The last step in which it is frozen; None where it is frozen for ever, or never."""
+    gate: Gate | None = None
+    """Open as long as it is frozen; None where it is frozen for ever, or never."""
 
 
 def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:
     """Yield the groups of the models that a mode updates."""
     instructions = [each for function in program.mode(mode).functions for each in function.instructions]
     applied = {part.optimizer for each in instructions if isinstance(each, Apply) for part in each.parts}
-    frozen = {gate.op: gate.until for gate in program.mode(mode).gates}
+    gates = {gate.op: gate for gate in program.mode(mode).gates}
     known = find_known_names(program.models)
     groups = [group for each in program.optimizers if each.name in applied for group in each.groups]
     order = {model.name: place for place, model in enumerate(program.models)}
@@ -39,8 +39,8 @@ def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:
         if group not in seen:
             seen.append(group)
             names = find_matching(group.match, known[group.model]) if group.model in known else None
-            until = frozen.get(group_of(group.model, group.index))
-            yield GroupRow(model=group.model, group=group, parameters=names, until=until)
+            gate = gates.get(group_of(group.model, group.index))
+            yield GroupRow(model=group.model, group=group, parameters=names, gate=gate)
 
 
 def format_group(row: GroupRow) -> str:
@@ -48,7 +48,7 @@ def format_group(row: GroupRow) -> str:
     group = row.group
     changes = {
         "frozen": group.frozen,
-        f"frozen up to step {row.until}": row.until is not None,
+        f"frozen {row.gate and format_end(row.gate)}": row.gate is not None,
         f"lr times {format_change(group.lr_scale)}": group.lr_scale != 1.0,
         f"weight_decay {format_change(group.weight_decay or 0)}": group.weight_decay is not None,
     }

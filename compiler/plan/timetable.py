@@ -8,10 +8,10 @@ from typing import Literal
 
 from compiler.facts.optimizers import find_optimizers
 from compiler.ir.instructions import Apply
-from compiler.ir.program import Program, window_of
+from compiler.ir.program import Gate, Program, window_of
 from compiler.ir.value import ScheduleDecl
 from compiler.passes.datasets import WORDS
-from compiler.passes.freeze import find_freezes, find_last
+from compiler.passes.freeze import find_freeze_gate, find_freezes
 from compiler.plan.compiled_step import CompiledStep
 from compiler.timing.curves import UNKNOWN, find_scheduled
 from graphspec.declare.ops import UpdateOp
@@ -79,9 +79,9 @@ def describe_moments(plan: CompiledStep, mode: str) -> Iterator[str]:
         if isinstance(op, UpdateOp) and op.at_epoch_end != "carry":
             yield f"{name} {WORDS[op.at_epoch_end]} an open window at {every} (on_epoch_end: {op.at_epoch_end})"
     for freeze in find_freezes(plan.spec) if mode == "train" else ():
-        last = find_last(plan.spec, freeze, plan.pace)
-        if last is not None:
-            yield f"'{freeze.match}' of {freeze.model} is frozen up to step {last} (until: {freeze.until})"
+        gate = find_freeze_gate(plan.spec, freeze, plan.pace)
+        if gate is not None:
+            yield f"'{freeze.match}' of {freeze.model} is frozen {format_end(gate)} (until: {freeze.until})"
     windows = {window_of(name): name for name in plan.spec.ops}
     phases = {cell.name: cell.owner for cell in find_optimizers(plan.spec) if cell.epoch > 1}
     for gate in plan.program.mode(mode).gates:
@@ -95,6 +95,24 @@ def describe_moments(plan: CompiledStep, mode: str) -> Iterator[str]:
             yield f"{name} starts at step {gate.start} (start: {op.start})"
         if gate.until is not None and op.until is not None and op.until.unit != "steps":
             yield f"{name} ends with step {gate.until} (until: {op.until})"
+        if gate.is_counted:
+            yield f"{name} {format_counted(gate)}"
+
+
+def format_end(gate: Gate) -> str:
+    """Return until when a gate is open, in words."""
+    return f"up to step {gate.until}" if gate.last is None else f"until {_format_updates(gate, gate.last)}"
+
+
+def format_counted(gate: Gate) -> str:
+    """Return when a gate starts or ends that counts updates while the step runs, in words."""
+    starts = () if gate.first is None else (f"starts with {_format_updates(gate, gate.first)}",)
+    ends = () if gate.last is None else (f"ends with {_format_updates(gate, gate.last)}",)
+    return f"{' and '.join((*starts, *ends))}; skipped ones do not count"
+
+
+def _format_updates(gate: Gate, count: int) -> str:
+    return f"update {count} by {' or '.join(gate.counted)}"
 
 
 def _format_curve(curve: ScheduleDecl, unit: str) -> str:

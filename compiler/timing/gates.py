@@ -33,19 +33,19 @@ def fire(
 
     ``counts`` holds, for gates on the clock ``writes``, how many steps counted before this one; ``always`` are the ops
     that fire in every step. ``due`` says of some gates whether they are due where the step counts for them, and whether
-    they have counted anything where an epoch ends.
+    they have counted anything where an epoch ends; of those with ``first`` or ``last`` it always must.
     """
     fired: set[str] = set()
     for gate in gates:
         if gate.clock == "steps":
             is_due = (step - (gate.start or gate.every)) % gate.every == 0
-            opens = is_due and _is_within(gate, step, dataset)
+            opens = is_due and _is_within(gate, step, dataset) and (not gate.is_counted or due[gate.op])
         elif gate.clock == "epochs":
             opens = ends_epoch(gate, step)
         else:
             now, count = counts_now(gate, step, always.union(fired), dataset), counts.get(gate.op, 0)
             # With a start the first step that counts is due, without one the n-th.
-            is_due = (count if gate.start is not None else count + 1) % gate.every == 0
+            is_due = (count if gate.has_start else count + 1) % gate.every == 0
             opens = now and due.get(gate.op, is_due)
             opens = opens or (gate.flush and ends_epoch(gate, step) and (now or due.get(gate.op, count > 0)))
         if opens:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from compiler.lower.verdict import find_holdable
-from compiler.timing.units import PaceProblem
 from graphspec.analysis.datasets import find_all_places, find_datasets
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MODES, CopyOp, EmaOp, Op, UpdateOp
@@ -83,8 +82,8 @@ def find_writes(
     return periods[0] if len(periods) == 1 else None
 
 
-def refuse_held(spec: GraphSpec, names: Iterable[str]) -> None:
-    """Raise PaceProblem where counted writes may be skipped: they do not translate into a number of steps."""
+def find_held(spec: GraphSpec, names: Iterable[str]) -> str | None:
+    """Return the first of some writes, and those they follow, that may be skipped: only the run can count it."""
     pending = list(dict.fromkeys(names))
     for name in pending:
         op = spec.ops[name]
@@ -94,10 +93,7 @@ def refuse_held(spec: GraphSpec, names: Iterable[str]) -> None:
             *(find_writers(spec, source) if source else ()),
         )
         pending.extend(each for each in dict.fromkeys(followed) if each not in pending)
-    held = next((name for name in pending if name in find_holdable(spec)), None)
-    if held is not None:
-        message = f"'{held}' is skipped in steps whose gradients are not finite, and such steps do not count"
-        raise PaceProblem(message, "count steps: `1000 steps`")
+    return next((name for name in pending if name in find_holdable(spec)), None)
 
 
 def find_writers(spec: GraphSpec, model: str) -> Iterator[str]:

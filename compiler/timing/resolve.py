@@ -13,7 +13,7 @@ from compiler.ir.program import Gate, Mode
 from compiler.passes.datasets import has_ends
 from compiler.passes.freeze import has_freezes
 from compiler.timing.curves import check_schedules
-from compiler.timing.period import FiringPeriod, find_firing_period, find_source, find_writers, find_writes, refuse_held
+from compiler.timing.period import FiringPeriod, find_firing_period, find_held, find_source, find_writers, find_writes
 from compiler.timing.phases import has_phases
 from compiler.timing.units import ClockRates, Pace, PaceProblem, complete_pace, exact
 from graphspec.declare.durations import Duration
@@ -87,8 +87,9 @@ def apply_pace(spec: GraphSpec, pace: Pace) -> Timed:
     kept: dict[str, Op] = {}
     for name, op in updates.spec.ops.items():
         kept[name], written = op, spec.ops[name]
+        is_counted = "updates" in (op.start and op.start.unit, op.until and op.until.unit)
         first = 1 if op.start is None else int(op.start.count)
-        last = None if op.until is None or written is op else int(op.until.count)
+        last = None if op.until is None or written is op or is_counted else int(op.until.count)
         if last is not None and last < first:
             kept[name] = op.model_copy(update={"until": None})
             problem = Diagnostic(
@@ -115,7 +116,11 @@ def needs_pace(spec: GraphSpec) -> bool:
 
 def check_modes(spec: GraphSpec, mode: str, gates: tuple[Gate, ...]) -> Iterator[Diagnostic]:
     """Yield E-PACE for an op that fires in a mode without training by moments of the training, which it cannot know."""
-    timed = (gate.op for gate in gates if mode != "train" and (gate.start is not None or gate.until is not None))
+    timed = (
+        gate.op
+        for gate in gates
+        if mode != "train" and (gate.start is not None or gate.until is not None or gate.is_counted)
+    )
     for name in timed:
         op = spec.ops[name]
         for field in ("start", "until"):
@@ -145,7 +150,8 @@ def _rewrite(spec: GraphSpec, pace: Pace, *, in_updates: bool) -> Timed:
                     # Without what cannot be counted other problems can still be found; an average needs its half-life.
                     problems.append(found)
                     found = duration if field == "half_life" else None
-                ops[name] = ops.get(name, op).model_copy(update={field: found})
+                if found is not duration:
+                    ops[name] = ops.get(name, op).model_copy(update={field: found})
     changed = {name: ops.get(name, op) for name, op in spec.ops.items()}
     return Timed(spec=spec.model_copy(update={"ops": changed}) if ops else spec, problems=tuple(problems))
 
@@ -162,7 +168,10 @@ def _duration(op: Op, field: Field) -> Duration | None:
 
 
 def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: Pace) -> Duration | Diagnostic:
-    """Return a duration in the unit of the passes, or the problem that it cannot be counted."""
+    """Return a duration in the unit of the passes, or the problem that it cannot be counted.
+
+    A start or end in updates stays as it is where no step number is the same: the run counts.
+    """
     rates = ClockRates(pace=pace)
     try:
         if field == "half_life":
@@ -177,7 +186,10 @@ def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: P
             )
             return Duration(count=float(rates.convert(duration, "updates")), unit="updates")
         if duration.unit == "updates":
-            step = _find_counted(spec, name, field).step(int(duration.count))
+            period = _find_counted(spec, name, field)
+            if period is None:
+                return duration
+            step = period.step(int(duration.count))
         elif field == "start":
             # The first step of epoch 3, the one with sample 1000, the one after a share of the run. 2.5 epochs lie in
             # the middle of epoch 2, which goes from 2 to 3.
@@ -197,8 +209,11 @@ def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: P
         )
 
 
-def _find_counted(spec: GraphSpec, name: str, field: Field) -> FiringPeriod:
-    """Return the period of the updates that a start or end of an op counts: its own, or those of its source."""
+def _find_counted(spec: GraphSpec, name: str, field: Field) -> FiringPeriod | None:
+    """Return the period of the updates that a start or end of an op counts: its own, or those of its source.
+
+    None where they have no constant one, or may be skipped.
+    """
     op = spec.ops[name]
     source = find_source(op)
     help = "count steps: `1000 steps`"
@@ -206,9 +221,6 @@ def _find_counted(spec: GraphSpec, name: str, field: Field) -> FiringPeriod:
         raise PaceProblem("an update cannot wait for its own updates", help)
     if source is None and not isinstance(op, UpdateOp):
         raise PaceProblem(f"the op '{name}' applies no updates and follows none", help)
-    refuse_held(spec, (name,) if source is None else find_writers(spec, source))
-    period = find_firing_period(spec, name) if source is None else find_writes(spec, source)
-    if period is None:
-        missing = f"'{name}' is applied" if source is None else f"'{source}' is written"
-        raise PaceProblem(f"the number of steps after which {missing} again is not constant", help)
-    return period
+    if find_held(spec, (name,) if source is None else find_writers(spec, source)) is not None:
+        return None
+    return find_firing_period(spec, name) if source is None else find_writes(spec, source)

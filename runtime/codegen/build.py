@@ -175,6 +175,7 @@ def _gate(gate: Gate) -> ast.expr:
     """Return one gate, fields at their defaults left out."""
     fields: dict[str, Plain] = {"clock": gate.clock, "every": gate.every, "start": gate.start, "until": gate.until}
     fields |= {"follows": gate.follows, "datasets": gate.datasets, "epoch": gate.epoch, "flush": gate.flush}
+    fields |= {"first": gate.first, "last": gate.last, "counted": gate.counted}
     plain = {field.name: field.default for field in dataclasses.fields(Gate)}
     given = {key: syntax.literal(value) for key, value in fields.items() if value != plain[key]}
     return syntax.call("Gate", syntax.constant(gate.op), **given)

@@ -141,6 +141,8 @@ def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None)
         for gate in mode.gates:
             if gates is not None and gate.clock == "writes":  # the others are derived from the step number
                 yield _count_item(("gates", mode.mode, gate.op), gates.counts[mode.mode], gate.op)
+            if gates is not None and gate.counted:
+                yield _count_item(("gates", mode.mode, f"{gate.op}.applied"), gates.applied[mode.mode], gate.op)
     if gates is not None and gates.watched:
         watched = gates
 

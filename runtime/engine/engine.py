@@ -159,6 +159,7 @@ class ModuleEngine(Engine):
         self.clock.steps.pop(mode, None)
         if self.gates is not None:
             self.gates.counts[mode] = dict.fromkeys(self.gates.counts.get(mode, ()), 0)
+            self.gates.applied[mode] = dict.fromkeys(self.gates.applied.get(mode, ()), 0)
             self.gates.fired.pop(mode, None)
         for metric in self.metrics(mode).values():
             metric.reset()

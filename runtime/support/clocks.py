@@ -44,7 +44,8 @@ class Gate:
     1; ``start`` and ``until`` are inclusive. With a start, the first step that counts is due. On the clock ``averaged``
     an op fires from the first time on that another gate of it did. ``datasets`` are those on whose batches it fires,
     and counts; none are named: on all. On the clock ``epochs`` it fires at the last of so many steps; a gate that
-    counts begins anew with each ``epoch``, and with ``flush`` fires at its end if it has counted anything.
+    counts begins anew with each ``epoch``, and with ``flush`` fires at its end if it has counted anything. One with
+    ``first`` or ``last`` is closed before the first and after the last step in which an op of ``counted`` took place.
     """
 
     op: str
@@ -56,6 +57,9 @@ class Gate:
     datasets: tuple[str, ...] = ()
     epoch: int | None = None
     flush: bool = False
+    first: int | None = None
+    last: int | None = None
+    counted: tuple[str, ...] = ()
 
 
 class Gates:
@@ -64,6 +68,7 @@ class Gates:
     def __init__(self, clock: Clock, gates: Mapping[str, Sequence[Gate]]) -> None:
         self.clock, self.gates = clock, gates
         self.counts = {mode: {gate.op: 0 for gate in listed} for mode, listed in gates.items()}
+        self.applied = {mode: {gate.op: 0 for gate in listed if gate.counted} for mode, listed in gates.items()}
         self.watched = {gate.op for listed in gates.values() for gate in listed if gate.clock == "averaged"}
         self.averaged: set[str] = set()  # ops that have fired since the start, of those watched
         self.fired: dict[str, tuple[str, ...]] = {}  # in the last finished step, by mode
@@ -75,9 +80,7 @@ class Gates:
         step, counts = self.clock.step, dict(self.counts.get(mode, {}))
         fired: list[str] = []
         for gate in self.gates.get(mode, ()):
-            if (gate.start or 0) <= step <= (gate.until or step) and (dataset or "") in (
-                gate.datasets or (dataset or "",)
-            ):
+            if self.is_within(gate, dataset or "", fired, counts):
                 if gate.clock == "averaged":
                     due = gate.op in self.averaged
                 elif gate.clock == "steps":
@@ -86,8 +89,8 @@ class Gates:
                     due = ends_epoch(gate, step)
                 elif self.follows(gate, fired, counts):
                     counts[gate.op] += 1
-                    due = (counts[gate.op] - (1 if gate.start else 0)) % gate.every == 0
-                    if due and not gate.start:
+                    due = (counts[gate.op] - (1 if gate.start or gate.first else 0)) % gate.every == 0
+                    if due and not (gate.start or gate.first):
                         counts[gate.op] = 0  # so that a checkpoint fits another interval
                 else:
                     due = False
@@ -104,10 +107,13 @@ class Gates:
     def keep(self) -> None:
         """Keep what was counted in the step that is finished."""
         mode, (counts, fired) = self.clock.mode, self.found
+        took_place, gated = [op for op in fired if op not in self.held], {*counts, *self.held}
         for gate in self.gates.get(mode, ()) if self.held else ():
-            took_place = [op for op in fired if op not in self.held]
-            if not ends_epoch(gate, self.clock.step) and not self.follows(gate, took_place, {*counts, *self.held}):
+            if not ends_epoch(gate, self.clock.step) and not self.follows(gate, took_place, gated):
                 counts[gate.op] = self.counts[mode][gate.op]  # what it follows did not take place
+        for gate in self.gates.get(mode, ()):
+            if gate.counted:
+                self.applied[mode][gate.op] += has_fired(gate.counted, took_place, gated)
         self.counts[mode], self.fired[mode] = counts, fired
         self.averaged |= self.watched.intersection(fired) - self.held
 
@@ -117,7 +123,22 @@ class Gates:
 
     def follows(self, gate: Gate, fired: Sequence[str], gated: Container[str]) -> bool:
         """Return whether every group a gate follows has an op that fires: one that just did, or one without a gate."""
-        return all(any(op in fired or op not in gated for op in group) for group in gate.follows)
+        return all(has_fired(group, fired, gated) for group in gate.follows)
+
+    def is_within(self, gate: Gate, dataset: str, fired: Sequence[str], gated: Container[str]) -> bool:
+        """Return whether the step that runs lies between a gate's start and end, on a batch of its data sets."""
+        if gate.counted:
+            applied = self.applied[self.clock.mode][gate.op]
+            now = applied + has_fired(gate.counted, fired, gated)  # its last one may be what it admits
+            if now < (gate.first or 0) or (gate.last is not None and applied >= gate.last):
+                return False
+        is_timed = (gate.start or 0) <= self.clock.step <= (gate.until or self.clock.step)
+        return is_timed and (not gate.datasets or dataset in gate.datasets)
+
+
+def has_fired(group: Sequence[str], fired: Sequence[str], gated: Container[str]) -> bool:
+    """Return whether an op of a group fires: one that just did, or one without a gate."""
+    return any(op in fired or op not in gated for op in group)
 
 
 def ends_epoch(gate: Gate, step: int) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from graphspec.declare.durations import Duration
+from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CopyOp, EmaOp, Op, UpdateOp
 from tests.oracle.meaning import WRITERS, Meaning
 
@@ -26,6 +27,8 @@ class Clocks:
         self.pace = pace
         self.steps: dict[str, int] = {}
         self.counts: dict[tuple[str, str], int] = {}
+        self.written: dict[tuple[str, str], int] = {}
+        """By mode and update, average or copy: the steps in which an update was applied, or the source was written."""
         self.averaged: set[str] = set()
         """Averages that have fired."""
         self.gathering: set[str] = set()
@@ -43,7 +46,7 @@ class Clocks:
         self.admitted = admitted = set[str]()
         self.gathering, self.counted = set(), []
         for name in meaning.gated():
-            is_inside = meaning.takes(name) and self._is_inside(meaning.ops[name], step)
+            is_inside = meaning.takes(name) and self._is_inside(name, meaning, step, admitted)
             if is_inside and self._is_due(name, meaning, step, admitted):
                 admitted |= {name} if self._is_full(name, meaning) else set()
             if step % self.pace.epoch == 0 and name in meaning.accumulating:
@@ -107,13 +110,36 @@ class Clocks:
             writers = self._find_writers(name, meaning, self.admitted)
             if held.issuperset(writers):
                 self.counts[meaning.mode, name] -= 1
+        for name in meaning.gated():
+            match meaning.ops[name]:
+                case UpdateOp():
+                    took_place = name in firing and name not in held
+                case EmaOp() | CopyOp():
+                    took_place = not held.issuperset(self._find_writers(name, meaning, self.admitted))
+                case _:
+                    continue
+            self.written[meaning.mode, name] = self.written.get((meaning.mode, name), 0) + took_place
+
+    def is_frozen(self, spec: GraphSpec, model: str, until: Duration, step: int) -> bool:
+        """Return whether a group of a model is frozen in a train step, before which so much was applied."""
+        if until.unit != "updates":
+            return step <= last_step(until, self.pace)
+        updates = [name for name, op in spec.ops.items() if isinstance(op, UpdateOp) and model in op.update]
+        return sum(self.written.get(("train", name), 0) for name in updates) < until.count
 
     def _first(self, op: Op) -> int:
         """Return the first step that ``start`` admits; 0 where it is not written."""
-        return first_step(op.start, self.pace) if op.start is not None else 0
+        return first_step(op.start, self.pace) if op.start is not None and op.start.unit != "updates" else 0
 
-    def _is_inside(self, op: Op, step: int) -> bool:
-        """Return whether a step is between start and until."""
+    def _is_inside(self, name: str, meaning: Meaning, step: int, admitted: set[str]) -> bool:
+        """Return whether a step is between start and until, in updates where they are."""
+        op, written = meaning.ops[name], self.written.get((meaning.mode, name), 0)
+        if op.start is not None and op.start.unit == "updates":
+            written_now = written + bool(self._find_writers(name, meaning, admitted))
+            if written_now < op.start.count:
+                return False
+        if op.until is not None and op.until.unit == "updates":
+            return self._first(op) <= step and written < op.until.count
         return self._first(op) <= step <= (last_step(op.until, self.pace) if op.until is not None else step)
 
 

@@ -25,8 +25,9 @@ from tests.oracle.settling import settle
 
 Pairs = set[tuple[str, str]]
 Names = tuple[str, ...]
-Fired = tuple[Meaning, Names, Names, tuple[tuple[str, str], ...]]
-"""A mode, the ops that fire in it together, the updates that gather, and the averages that stand in for models."""
+Fired = tuple[Meaning, Names, Names, tuple[tuple[str, str], ...], frozenset[str]]
+"""A mode, the ops that fire in it together, the updates that gather, the averages that stand in for models, and the
+models that are frozen whole."""
 KEEPING = ("clip_norm", "clip_value")
 """Transforms that give finite gradients where they are given finite ones."""
 STEPS = 24
@@ -42,12 +43,11 @@ def find_circle(spec: GraphSpec, steps: int = STEPS) -> tuple[str, ...]:
     for mode in ("train", "eval"):
         for chance in range(4 if find_datasets(spec) or any(Runs.has_verdicts(spec)) else 1):
             walk = _walk(spec, mode, steps, Random(chance) if chance else None)
-            for number, (meaning, firing, gathering, used) in enumerate(walk, 1):
-                resting = find_resting(spec, number, Pace()) if mode == "train" else frozenset[str]()
+            for meaning, firing, gathering, used, resting in walk:
                 key = mode, meaning.dataset, firing, gathering, used, resting
                 if key not in seen:
                     seen.add(key)
-                    settled = settle(meaning, 0, Pace(), dict(used))
+                    settled = settle(meaning, 0, Clocks(Pace()), dict(used))
                     circle = find_cycle(Runs(settled, firing, gathering, resting).pairs())
                     if circle:
                         return circle
@@ -75,7 +75,8 @@ def _walk(spec: GraphSpec, mode: str, steps: int, random: Random | None) -> Iter
         meaning = meanings[names[number % len(names)] if random is None else random.choice(names)]
         firing = meaning.firing(clocks.admit(meaning), clocks.gathering)
         used = {op.ema: op.target(name) for name, op in averages.items()} if mode != "train" and number % 2 else {}
-        yield meaning, tuple(firing), tuple(sorted(clocks.gathering)), tuple(used.items())
+        resting = find_resting(spec, number + 1, clocks) if mode == "train" else frozenset[str]()
+        yield meaning, tuple(firing), tuple(sorted(clocks.gathering)), tuple(used.items()), resting
         updates = [name for name in firing if isinstance(spec.ops[name], UpdateOp) and any(Runs.has_verdicts(spec))]
         clocks.note(meaning, firing, {name for name in updates if random is not None and random.random() < 0.5})
 

@@ -77,9 +77,7 @@ class Oracle:
         meaning = self.meanings.setdefault(place, Meaning(self.spec, *place))
         firing = meaning.firing(self.clocks.admit(meaning), self.clocks.gathering)
         step = self.last = StepValues(
-            settle(
-                meaning, self._count_finished(mode), self.clocks.pace, self._find_standins() if mode != "train" else {}
-            ),
+            settle(meaning, self._count_finished(mode), self.clocks, self._find_standins() if mode != "train" else {}),
             firing,
             gathering=self.clocks.gathering,
             batch=batch,

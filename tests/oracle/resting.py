@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from graphspec.declare.graph import GraphSpec
-from tests.oracle.clocks import Pace, last_step
+from tests.oracle.clocks import Clocks
 from tests.oracle.layers import walk
 from tests.oracle.likeness import find_root
 from tests.oracle.storages import Storages
@@ -17,18 +17,18 @@ SCALED = ("layer_norm", "group_norm", "batch_norm")
 """Layers with a scale and a shift of their own, BatchNorm unless it is said that there are none."""
 
 
-def find_resting(spec: GraphSpec, step: int, pace: Pace) -> frozenset[str]:
+def find_resting(spec: GraphSpec, step: int, clocks: Clocks) -> frozenset[str]:
     """Return the models that are frozen whole in a train step, from 1, but not for ever; none that share parameters."""
     tied = Storages(spec).groups
     names = {name: [*find_names(spec, name)] for name in spec.models if name not in tied}
     return frozenset(
-        name for name, known in names.items() if known and all(_rests(spec, name, one, step, pace) for one in known)
+        name for name, known in names.items() if known and all(_rests(spec, name, one, step, clocks) for one in known)
     )
 
 
-def _rests(spec: GraphSpec, model: str, name: str, step: int, pace: Pace) -> bool:
+def _rests(spec: GraphSpec, model: str, name: str, step: int, clocks: Clocks) -> bool:
     group = group_of(spec, model, name)
-    return group is not None and group.until is not None and step <= last_step(group.until, pace)
+    return group is not None and group.until is not None and clocks.is_frozen(spec, model, group.until, step)
 
 
 def find_names(spec: GraphSpec, model: str) -> Iterator[str]:

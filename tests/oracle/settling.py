@@ -6,25 +6,26 @@ from collections.abc import Mapping
 from copy import copy
 
 from graphspec.declare.base import Declaration
+from graphspec.declare.graph import GraphSpec
 from graphspec.declare.models import ModelSpec
 from graphspec.declare.ops import ForwardOp
 from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.schedules import ScheduleSpec
-from tests.oracle.clocks import Pace, last_step
+from tests.oracle.clocks import Clocks
 from tests.oracle.meaning import Meaning
 from tests.oracle.schedules import read
 
 
-def settle(meaning: Meaning, steps: int, pace: Pace, standins: Mapping[str, str]) -> Meaning:
+def settle(meaning: Meaning, steps: int, clocks: Clocks, standins: Mapping[str, str]) -> Meaning:
     """Return a mode in a step behind some train steps; what counts an optimizer's updates is left as it is.
 
     ``standins``: averages that every forward of their models calls, whether as in training or not.
     """
     found = copy(meaning)
-    counts = {"steps": steps, "samples": steps * pace.rows, "epochs": steps // pace.epoch}
+    counts = {"steps": steps, "samples": steps * clocks.pace.rows, "epochs": steps // clocks.pace.epoch}
     found.ops = {name: _call(_settle(op, counts), standins) for name, op in meaning.ops.items()}
     spec = meaning.spec
-    models = {name: _settle(_settle_groups(model, steps + 1, pace), counts) for name, model in spec.models.items()}
+    models = {name: _settle(_settle_groups(spec, name, steps + 1, clocks), counts) for name in spec.models}
     found.whole, found.spec = spec, spec.model_copy(update={"models": models})
     return found
 
@@ -34,10 +35,13 @@ def _call(op: object, standins: Mapping[str, str]) -> object:
     return op.model_copy(update={"forward": standins.get(op.forward, op.forward)}) if isinstance(op, ForwardOp) else op
 
 
-def _settle_groups(model: ModelSpec, step: int, pace: Pace) -> ModelSpec:
+def _settle_groups(spec: GraphSpec, name: str, step: int, clocks: Clocks) -> ModelSpec:
     """Return a model whose groups are frozen, or are not, as they are in a step."""
+    model = spec.models[name]
     groups = tuple(
-        group if group.until is None else group.model_copy(update={"frozen": step <= last_step(group.until, pace)})
+        group
+        if group.until is None
+        else group.model_copy(update={"frozen": clocks.is_frozen(spec, name, group.until, step)})
         for group in model.groups
     )
     return model.model_copy(update={"groups": groups})

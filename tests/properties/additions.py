@@ -109,9 +109,9 @@ def name_durations(draft: Draft) -> None:
     """Say ``start`` and ``until`` in epochs and samples, and write some where there are none."""
     for op in draft.ops.values():
         if "start" in op:
-            op["start"] = draft.random.choice(STARTS[op["start"]])
+            op["start"] = draft.random.choice(STARTS.get(op["start"], (op["start"],)))
         elif "until" in op:
-            op["until"] = draft.random.choice(ENDS)
+            op["until"] = draft.random.choice(ENDS) if isinstance(op["until"], int) else op["until"]
         elif "update" in op and "every" not in op and draft.chance(0.3):
             op |= draft.random.choice([{"start": "2 epochs"}, {"until": "1 epochs"}, {"start": "6 samples"}])
 

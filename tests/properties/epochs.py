@@ -42,7 +42,8 @@ def _is_gathered(draft: Draft, model: str) -> bool:
 def freeze(draft: Draft, model: str) -> None:
     """Freeze a part of a model, or all of it; in a group that is there already, after which that goes on."""
     groups = draft.models[model].get("groups", [])
-    moment = {"frozen": {"until": draft.random.choice(MOMENTS)}}
+    is_shared = sum(model in op.get("update", []) for op in draft.ops.values()) != 1
+    moment = {"frozen": {"until": draft.random.choice(MOMENTS if is_shared else (*MOMENTS, "2 updates"))}}
     if groups:
         groups[0] |= {} if groups[0].get("frozen") else moment
         return

@@ -85,11 +85,19 @@ def _of_op(document: Document, op: Document) -> Iterator[str]:
     for field in ("start", "until"):
         if isinstance(op.get(field), str):
             yield f"{kind}: {field} in {op[field].partition(' ')[2]}"
+            if "updates" in op[field] and _may_skip(document):
+                yield f"{kind}: {field} in updates that may be skipped"
     if op.get("after") == []:
         yield f"{kind}: after nothing"
     if isinstance(op.get("every"), str):
         yield f"{kind}: every update"
     yield from _of_writer(document, op, kind)
+
+
+def _may_skip(document: Document) -> bool:
+    """Return whether some update may be skipped, or all of them."""
+    policies = {op.get("on_overflow") for op in document["ops"].values() if "update" in op}
+    return "loss_scale" in document.get("precision", {}) or not policies.issubset({None, "apply"})
 
 
 def _of_writer(document: Document, op: Document, kind: str) -> Iterator[str]:

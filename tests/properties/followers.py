@@ -66,4 +66,7 @@ def _set_clock(draft: Draft, name: str) -> None:
     owners = [other for other, one in draft.ops.items() if source in one.get("update", [])]
     compounds = "half_life" in op or op.get("interval_correction") == "compound"
     named = [] if compounds else [{"every": owner} for owner in owners[:1]]
-    draft.try_fields(name, draft.random.choice([{"every": 2}, {"start": 2}, {"every": 2, "start": 2}, *named]))
+    counted = [{"start": "2 updates"}, {"until": "2 updates"}, {"every": 2, "start": "3 updates"}]
+    draft.try_fields(
+        name, draft.random.choice([{"every": 2}, {"start": 2}, {"every": 2, "start": 2}, *counted, *named])
+    )

@@ -77,6 +77,22 @@ MUTANTS_OF_ENDINGS = (
         case="frozen-first",
     ),
     Mutant(
+        name="ends-while-skipped",
+        says="An end in updates counts the steps in which its update is skipped.",
+        place="timing.resolve:find_held",
+        change=to.give(None),
+        killer="numbers",
+        case="counted-as-applied",
+    ),
+    Mutant(
+        name="frozen-while-skipped",
+        says="A freeze in updates counts the steps in which its update is skipped.",
+        place="passes.freeze:find_held",
+        change=to.give(None),
+        killer="numbers",
+        case="counted-as-applied",
+    ),
+    Mutant(
         name="frozen-for-one",
         says="Parameters that a model freezes are trained by another model that shares them.",
         place="passes.freeze:find_tied",

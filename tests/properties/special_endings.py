@@ -66,6 +66,20 @@ def frozen_by_the_other() -> dict:
     return _document("frozen-by-the-other", {"coder": coder, "reader": {**reader, "optimizer": SGD}}, ops)
 
 
+def counted_as_applied() -> dict:
+    """Return a model, frozen in part for two updates, and an average of these two; step 2 overflows."""
+    groups = [{"match": "^0[.]", "frozen": {"until": "2 updates"}}]
+    ops = {
+        "burst": {"call": "mean", "inputs": "fuse_at_2"},
+        **_fit("m"),
+        "cost": {"call": "mul", "inputs": ["fit_m", "burst"]},
+        "step_m": {"update": "m", "loss": "cost", "on_overflow": "own"},
+        "mean_m": {"ema": "m", "into": "slow", "decay": 0.5, "until": "2 updates"},
+    }
+    found = _document("counted-as-applied", {"m": _net(groups=groups), "slow": {"like": "m"}}, ops)
+    return {**found, "inputs": {**found["inputs"], "fuse_at_2": SHAPE}}
+
+
 def given_nothing() -> dict:
     """Return an update that steps for two what both hold; the other's gradients overflow in the second step."""
     ops = {
@@ -100,6 +114,7 @@ ENDING: Mapping[str, dict] = {
     "counted-apart": counted_apart(),
     "frozen-first": frozen_first(),
     "frozen-by-the-other": frozen_by_the_other(),
+    "counted-as-applied": counted_as_applied(),
     "given-nothing": given_nothing(),
     "penalized-once": penalized_once(),
 }

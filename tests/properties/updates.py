@@ -80,4 +80,5 @@ def _random_clock(draft: Draft) -> dict:
     if not draft.chance(0.3):
         return {}
     choices: list[dict] = [{"every": 2}, {"every": 2}, {"start": 2}, {"until": 2}, {"every": 2, "start": 1}]
+    choices += [{"until": "2 updates"}] if draft.chance(0.5) else []
     return draft.random.choice(choices + [{"every": other} for other in others[:1]])
