@@ -114,7 +114,6 @@ MUTANTS_OF_ENDINGS = (
         place="timing.firing_sets:_cut",
         change=lambda original: lambda begin, end, cuts: original(begin, end, ()),
         killer="functions",
-        case=0,
     ),
     Mutant(
         name="one-epoch-walked",
@@ -122,6 +121,5 @@ MUTANTS_OF_ENDINGS = (
         place="timing.firing_sets:_Walk._cross_epoch",
         change=lambda original: lambda walk, begin, states: original(walk, begin, states) and states,
         killer="functions",
-        case=12,
     ),
 )
