@@ -350,7 +350,7 @@ def kept_of(case: str | Kept) -> Kept:
     return json.loads((KILLING / f"{case}.json").read_text(encoding="utf-8")) if isinstance(case, str) else case
 
 
-def document_of(case: Case) -> Mapping[str, Any]:
+def document_of(case: Case) -> dict[str, Any]:
     """Return the document of a case; a random one has the first parts of the language alone."""
     match case:
         case int():
