@@ -99,7 +99,7 @@ def flags_right(case: Case) -> bool:
     )
 
 
-def needs_deferrals(case: Case) -> bool:
+def needs_deferrals(case: int) -> bool:
     """Undo every deferral."""
     ground = Ground(plan=lambda seed, order: plan_of(document_of(seed), order))
     return not undo_deferrals([case], ground=ground).needless
