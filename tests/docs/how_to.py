@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 BLOCK = re.compile(r"^```(diff|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"^--- (?:a/\S+|/dev/null)\n\+\+\+ b/(\S+)\n((?:[@ +\-\\].*\n|\n)*)", re.MULTILINE)
+FILE = re.compile(r"^--- (?:a/(\S+)|/dev/null)\n\+\+\+ b/(\S+)\n((?:[@ +\-\\].*\n|\n)*)", re.MULTILINE)
 HUNK = re.compile(r"^(@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@.*)\n", re.MULTILINE)
 AROUND = 3
 
@@ -56,28 +56,30 @@ def read_blocks(page: Path) -> dict[str, str]:
     return dict(BLOCK.findall(page.read_text(encoding="utf-8")))
 
 
-def read_hunks(diff: str) -> Iterator[tuple[str, list[Hunk]]]:
-    """Yield every file of a diff with its hunks."""
-    for name, body in FILE.findall(diff):
+def read_hunks(diff: str) -> Iterator[tuple[str, str, list[Hunk]]]:
+    """Yield every file of a diff with its hunks: its name before (none for a new one) and after."""
+    for old, new, body in FILE.findall(diff):
         _, *parts = HUNK.split(body)
         triples = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
         hunks = [Hunk(header=each, start=int(at), lines=tuple(text.splitlines())) for each, at, text in triples]
-        yield name, hunks
+        yield old, new, hunks
 
 
 def apply_page(page: Path, folder: Path) -> tuple[str, ...]:
     """Apply the diff of a page to the files of a folder, and return their names; raise StaleError."""
-    found = list(read_hunks(read_blocks(page)["diff"]))
-    for name, hunks in found:
-        path = folder / name
+    names: list[str] = []
+    for old, new, hunks in read_hunks(read_blocks(page)["diff"]):
+        path = folder / (old or new)
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             lines = apply_hunks(lines, hunks)
         except StaleError as error:
-            raise StaleError(f"docs/how-to/{page.name}: {name}: {error}") from None
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return tuple(name for name, _ in found)
+            raise StaleError(f"docs/how-to/{page.name}: {old or new}: {error}") from None
+        path.unlink(missing_ok=True)
+        (folder / new).parent.mkdir(parents=True, exist_ok=True)
+        (folder / new).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        names.append(new)
+    return tuple(names)
 
 
 def apply_hunks(lines: Sequence[str], hunks: Sequence[Hunk]) -> list[str]:
@@ -134,15 +136,16 @@ def _complain(lines: Sequence[str], hunk: Hunk, number: int, shift: int) -> str:
 def rewrite(page: Path) -> None:
     """Write the diff of a page anew, with as much context as it has."""
     diff = read_blocks(page)["diff"]
-    names = [name for name, _ in read_hunks(diff)]
-    context = max(max(hunk.context) for _, hunks in read_hunks(diff) for hunk in hunks)
+    names = [old for old, _, _ in read_hunks(diff) if old]
+    context = max(max(hunk.context) for _, _, hunks in read_hunks(diff) for hunk in hunks)
     with TemporaryDirectory() as folder:
         for side in ("a", "b"):
             copy_files(names, Path(folder, side))
         apply_page(page, Path(folder, "b"))
-        command = ["git", "diff", "--no-index", "--no-prefix", f"-U{context}", "a", "b"]
+        command = ["git", "diff", "--no-index", "--no-prefix", "-M", f"-U{context}", "a", "b"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     fresh = re.sub(r"^index .*\n", "", done.stdout, flags=re.MULTILINE).replace("diff --git b/", "diff --git a/")
+    fresh = re.sub(r"^rename (from|to) [ab]/", r"rename \1 ", fresh, flags=re.MULTILINE)
     page.write_text(page.read_text(encoding="utf-8").replace(diff, fresh), encoding="utf-8")
 
 

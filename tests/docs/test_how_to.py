@@ -54,7 +54,7 @@ def test_the_diff_of_a_page_applies_and_its_program_runs(page: Path, workdir: Pa
     assert blocks.keys() == {"diff", "python"}
     for name in COPIED:
         shutil.copytree(ROOT / name, name)
-    copy_files([name for name, _ in read_hunks(blocks["diff"])], workdir)
+    copy_files([old for old, _, _ in read_hunks(blocks["diff"]) if old], workdir)
     apply_page(page, workdir)
     Path("program.py").write_text(blocks["python"], encoding="utf-8")
     print(workdir, file=runner.stdin, flush=True)
@@ -81,7 +81,7 @@ ADDED = '    "log1p": 3,'
 
 
 def applied(lines: list[str]) -> list[str]:
-    ((_, hunks),) = read_hunks(DIFF)
+    ((_, _, hunks),) = read_hunks(DIFF)
     return apply_hunks(lines, hunks)
 
 
