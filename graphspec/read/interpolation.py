@@ -1,4 +1,7 @@
-"""Interpolation: ``${name}`` in a value becomes the variable of that name, with its type where it stands alone."""
+"""Interpolation: ``${name}`` in a value becomes the variable of that name, with its type where it stands alone.
+
+In variables themselves ``${= 0.7 * temperature**2}`` becomes the value of an expression of others.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,34 @@ from typing import NoReturn
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.limits import MOST_PROBLEMS, Limits
 from graphspec.read.builder import Path, Plain, SourceText
+from graphspec.read.expressions import (
+    CONSTANTS,
+    FUNCTIONS,
+    Expression,
+    ExpressionError,
+    Scalar,
+    evaluate,
+    find_names,
+    read_expression,
+)
 from graphspec.read.source import Document
-from graphspec.words import did_you_mean, quote
+from graphspec.words import describe, did_you_mean, quote
 
 _MARK = "${"
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<name>[^{}]*)\}|\$\{")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPED = "$${"
+_EXPRESSION = "="
+"""What an interpolation begins with that is an expression."""
 _DEFAULT_LIMITS = Limits()
 
 
 def interpolate(document: Document, *, limits: Limits = _DEFAULT_LIMITS) -> Document:
     """Return a document with every ``${name}`` in a value replaced; ``$${`` escapes ``${``.
 
-    ``"${latent}"`` alone takes the variable's type, ``"a-${latent}"`` is a text. Variables may use each other. Keys
-    stay unchanged. Raises SpecError for unknown names, cycles, and results over the limits.
+    ``"${latent}"`` alone takes the variable's type, ``"a-${latent}"`` is a text. Variables may use each other, also in
+    expressions. Keys stay unchanged. Raises SpecError for unknown names, cycles, expressions without a value, and
+    results over the limits.
     """
     if not isinstance(document.data, dict):
         return document
@@ -43,7 +59,7 @@ def interpolate(document: Document, *, limits: Limits = _DEFAULT_LIMITS) -> Docu
     needs: dict[str, list[str]] = {name: [] for name in variables}
     for use in uses:
         if len(use.path) > 1 and use.path[0] == "vars":
-            needs[str(use.path[1])].extend(name for _, name in use.tokens if name is not None and name in variables)
+            needs[str(use.path[1])].extend(name for name in use.names if name in variables)
     order: tuple[str, ...] = ()
     try:
         order = tuple(TopologicalSorter(needs).static_order())
@@ -77,6 +93,23 @@ class _Use:
             elif found.group() != _ESCAPED:
                 yield self.text[found.start() :], None
 
+    @property
+    def names(self) -> Iterator[str]:
+        """Yield the names that its interpolations use, those of expressions that can be read included."""
+        for _, name in self.tokens:
+            if name is not None and name.startswith(_EXPRESSION):
+                try:
+                    yield from (each.name for each in find_names(_read(name)))
+                except ExpressionError:
+                    continue
+            elif name is not None:
+                yield name
+
+
+def _read(name: str) -> Expression:
+    """Return the expression of an interpolation, whose characters are those behind ``${``."""
+    return read_expression(" " + name.removeprefix(_EXPRESSION))
+
 
 def _find_uses(value: Plain, path: Path) -> Iterator[_Use]:
     match value:
@@ -99,7 +132,10 @@ def _check_uses(document: Document, variables: Mapping[str, Plain], uses: tuple[
     found: list[Diagnostic] = []
     for use in uses:
         for written, name in dict.fromkeys(use.tokens):
-            if name in variables or len(found) == MOST_PROBLEMS:
+            if name in variables or len(found) >= MOST_PROBLEMS:
+                continue
+            if name is not None and name.startswith(_EXPRESSION) and use.path[0] == "vars":
+                found.extend(_check_expression(use, written, name, variables, locator))
                 continue
             code, message, label = "GS032", f"expected the name of a variable, found {quote(written)}", ""
             help = "only `${name}` with a key of `vars` is replaced: no expressions, functions or environment"
@@ -113,9 +149,30 @@ def _check_uses(document: Document, variables: Mapping[str, Plain], uses: tuple[
             else:
                 last = name.strip().rpartition(".")[2]
                 label = f"did you mean '${{{last}}}'?" if last in variables else ""
+                if name.startswith(_EXPRESSION):
+                    help = "expressions are for `vars`: declare one there, and write its name here"
             span = locator.find(use.path, written, last=name is None)
             found.append(Diagnostic(code=code, message=message, span=span, label=label, help=help))
     return found
+
+
+def _check_expression(
+    use: _Use, written: str, name: str, variables: Mapping[str, Plain], locator: _Locator
+) -> Iterator[Diagnostic]:
+    """Yield what is wrong with an expression of variables, but for their values."""
+    try:
+        names = [*find_names(_read(name))]
+    except ExpressionError as error:
+        yield locator.explain(use.path, written, error)
+        return
+    for each in names:
+        if each.name not in variables:
+            span = locator.find_inside(use.path, written, each.start, each.end)
+            is_function = each.name in FUNCTIONS
+            help = f"write `{each.name}(...)`" if is_function else f"declare it: `vars: {{{each.name}: ...}}`"
+            label = did_you_mean(each.name, (*variables, *CONSTANTS))
+            message = f"there is no variable {quote(each.name)}"
+            yield Diagnostic(code="GS030", message=message, span=span, label=label, help=help)
 
 
 class _Locator:
@@ -135,6 +192,19 @@ class _Locator:
         start = text.offset(span.line, span.column)
         at = text.content.rfind(part, start, end) if last else text.content.find(part, start, end)
         return span if at < 0 else text.span(at, at + len(part))
+
+    def find_inside(self, path: Path, written: str, start: int, end: int) -> Span:
+        """Return where some characters of an interpolation are written, counted behind its ``${``."""
+        whole = self.find(path, written)
+        text = self._texts[whole.file]
+        at, behind = text.offset(whole.line, whole.column), text.offset(whole.end_line, whole.end_column)
+        is_spelled_so = text.content[at:behind] == written
+        return text.span(at + len(_MARK) + start, at + len(_MARK) + end) if is_spelled_so else whole
+
+    def explain(self, path: Path, written: str, error: ExpressionError) -> Diagnostic:
+        """Return the problem of an expression."""
+        span = self.find_inside(path, written, error.start, error.end)
+        return Diagnostic(code="GS039", message=error.message, span=span, help=error.help)
 
 
 class _Substitution:
@@ -163,7 +233,7 @@ class _Substitution:
             case str() if _MARK in value:
                 whole = _TOKEN.fullmatch(value)
                 if whole is not None and whole["name"] is not None:
-                    return self._copy(self._values[whole["name"]], path, len(path))
+                    return self._copy(self._find_value(whole["name"], path), path, len(path))
                 return _TOKEN.sub(lambda found: self._spell(found["name"], path), value)
             case dict():
                 return {key: self._replace(item, (*path, key)) for key, item in value.items()}
@@ -171,6 +241,32 @@ class _Substitution:
                 return [self._replace(item, (*path, index)) for index, item in enumerate(value)]
             case _:
                 return value
+
+    def _find_value(self, name: str, path: Path) -> Plain:
+        """Return the value of a variable, or of an expression of several."""
+        if not name.startswith(_EXPRESSION):
+            return self._values[name]
+        written, expression, numbers = f"${{{name}}}", _read(name), dict[str, Scalar]()
+        locator = _Locator(self._document)
+        for each in find_names(expression):
+            value = self._values[each.name]
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                message = f"variable {quote(each.name)} is {describe(value)}, and not a number"
+                error = ExpressionError(message, each.start, each.end, "calculate with numbers")
+                self._report(locator.explain(path, written, error))
+                return 0
+            numbers[each.name] = value
+        try:
+            return evaluate(expression, numbers)
+        except ExpressionError as error:
+            self._report(locator.explain(path, written, error))
+            return 0
+
+    def _report(self, problem: Diagnostic) -> None:
+        """Collect a problem; raise SpecError with all where there are as many as are reported."""
+        self._diagnostics.append(problem)
+        if len(self._diagnostics) == MOST_PROBLEMS:
+            raise SpecError(dict.fromkeys(self._diagnostics), self._document.texts)
 
     def _copy(self, value: Plain, path: Path, depth: int) -> Plain:
         """Return a value of its own for every use, so that what is counted is what the document becomes."""
@@ -189,16 +285,14 @@ class _Substitution:
         """Return the replacement of an interpolation inside a text: a scalar as YAML spells it; `${` without a name."""
         if name is None:
             return _MARK
-        value = self._values[name]
+        value = self._find_value(name, path)
         match value:
             case dict() | list():
                 written, kind = f"${{{name}}}", "a mapping" if isinstance(value, dict) else "a list"
                 message = f"variable {name!r} is {kind} and cannot be a part of a text"
                 span = _Locator(self._document).find(path, written)
                 help = f"let `{written}` stand alone, or use a variable with a single value"
-                self._diagnostics.append(Diagnostic(code="GS033", message=message, span=span, help=help))
-                if len(self._diagnostics) == MOST_PROBLEMS:
-                    raise SpecError(dict.fromkeys(self._diagnostics), self._document.texts)
+                self._report(Diagnostic(code="GS033", message=message, span=span, help=help))
                 return ""
             case None:
                 text = "null"
