@@ -97,6 +97,8 @@ class Span:
     column: int
     end_line: int
     end_column: int
+    via: tuple[str, ...] = ()
+    """How a copy of it came to be where it counts: which op uses its block, and where; the innermost use first."""
 
     @property
     def place(self) -> str:
@@ -219,7 +221,8 @@ def _render_one(diagnostic: Diagnostic, lines: Mapping[str, list[str]], style: S
             end = span.end_column if span.end_line == span.line else len(line) + 1
             columns, severity, label = (span.column - 1, end - 1), diagnostic.severity, diagnostic.label
             parts.extend(draw_excerpt(line, span.line, columns, style=style, severity=severity, label=label))
-    parts.extend(_remark("note", note, gutter, style) for note in diagnostic.notes)
+    notes = (*diagnostic.notes, *(span.via if span is not None else ()))
+    parts.extend(_remark("note", note, gutter, style) for note in notes)
     page = f"see docs/errors/{diagnostic.code}.md"
     parts.append(_remark("help", f"{diagnostic.help}; {page}" if diagnostic.help else page, gutter, style))
     return "\n".join(parts)

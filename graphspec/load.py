@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,6 +13,7 @@ from graphspec.check.schema_errors import explain_validation
 from graphspec.check.validate import validate
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError, require_kind, sort_diagnostics
+from graphspec.expand.blocks import bind_uses, copy_blocks
 from graphspec.limits import Limits
 from graphspec.read.interpolation import interpolate
 from graphspec.read.overrides import override
@@ -39,7 +41,9 @@ def load(
     require_kind(source, (Path, str), "`load` takes a path, or a text", help)
     is_text = isinstance(source, str) and ("\n" in source or source.startswith("{"))
     named = source if is_text else Path(source)
-    document = interpolate(override(read_document(named, name=name, limits=limits), overrides, limits=limits))
+    document = override(read_document(named, name=name, limits=limits), overrides, limits=limits)
+    expansion = copy_blocks(document, limits=limits)
+    document = bind_uses(replace(expansion, document=interpolate(expansion.document)))
     spec, diagnostics = check_document(document)
     if spec is None:
         raise SpecError(diagnostics, document.texts)

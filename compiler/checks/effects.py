@@ -26,7 +26,7 @@ from graphspec.diagnostics import Diagnostic, Span
 
 
 def check_no_effect(graph: ModeGraph) -> Iterator[Diagnostic]:
-    """Yield W-NO-EFFECT for an `after` without which every op would read the same versions."""
+    """Yield W-NO-EFFECT for an `after` without which every op would read the same versions, outside of blocks."""
     producers, consumers = graph.producers, dict[str, tuple[str, ...]]()
     for node in graph.nodes.values():
         for use in node.uses:
@@ -37,12 +37,15 @@ def check_no_effect(graph: ModeGraph) -> Iterator[Diagnostic]:
         for index, other in enumerate(graph.spec.ops[name].after or () if node.id == node.op else ()):
             if other not in graph.nodes or not graph.nodes[other].writes:
                 continue
+            span = graph.spec.span("ops", name, "after", index) or span_of(graph.spec, name)
+            if span is not None and span.via:
+                continue  # a block is written once: what one of its ops does not need, another may
             if not _reads_downstream(graph, name, other, consumers) and not _changes_versions(graph, name, other):
                 yield Diagnostic(
                     code="W-NO-EFFECT",
                     severity="warning",
                     message=f"`after: {other}` on '{name}' changes nothing: every op reads the same without it",
-                    span=graph.spec.span("ops", name, "after", index) or span_of(graph.spec, name),
+                    span=span,
                     label="no effect",
                     help=f"put it on the forward that should see the result of '{other}', or remove it",
                 )

@@ -15,7 +15,8 @@ from graphspec.read.source import Path
 def check_spelling(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse names that the generated source could not use."""
     for name, (entry, *_) in scope.entries.items():
-        if is_name(name):
+        # A dot is of an op of a block, or a value of one: `now.action`.
+        if all(map(is_name, name.split(".") if entry.path[0] == "ops" else [name])):
             continue
         why = "is a Python keyword" if name in KEYWORDS else "is not a name"
         help = "a name has letters, digits and `_`, does not begin with a digit, and is not a Python keyword"

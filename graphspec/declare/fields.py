@@ -33,6 +33,8 @@ else:
 T = TypeVar("T", bound=Sized)
 
 NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+OP_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
+"""The name of an op or a value: one with dots is of a block."""
 KEYWORDS = frozenset((*keyword.kwlist, "__debug__"))
 """Words of Python: a name becomes a variable of the generated source, and nothing may be assigned to these."""
 

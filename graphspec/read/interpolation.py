@@ -207,6 +207,19 @@ class _Locator:
         return Diagnostic(code="GS039", message=error.message, span=span, help=error.help)
 
 
+def spell(value: Scalar | str | None) -> str:
+    """Return a constant as YAML spells it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float() if not math.isfinite(value):
+            return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+        case _:
+            return str(value)
+
+
 class _Substitution:
     """Replace interpolations and limit the size of the result: variables of variables grow fast."""
 
@@ -286,22 +299,14 @@ class _Substitution:
         if name is None:
             return _MARK
         value = self._find_value(name, path)
-        match value:
-            case dict() | list():
-                written, kind = f"${{{name}}}", "a mapping" if isinstance(value, dict) else "a list"
-                message = f"variable {name!r} is {kind} and cannot be a part of a text"
-                span = _Locator(self._document).find(path, written)
-                help = f"let `{written}` stand alone, or use a variable with a single value"
-                self._report(Diagnostic(code="GS033", message=message, span=span, help=help))
-                return ""
-            case None:
-                text = "null"
-            case bool():
-                text = "true" if value else "false"
-            case float() if not math.isfinite(value):
-                text = ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-            case _:
-                text = str(value)
+        if isinstance(value, dict | list):
+            written, kind = f"${{{name}}}", "a mapping" if isinstance(value, dict) else "a list"
+            message = f"variable {name!r} is {kind} and cannot be a part of a text"
+            span = _Locator(self._document).find(path, written)
+            help = f"let `{written}` stand alone, or use a variable with a single value"
+            self._report(Diagnostic(code="GS033", message=message, span=span, help=help))
+            return ""
+        text = spell(value)
         self._count(path, nodes=0, characters=len(text))
         return text
 

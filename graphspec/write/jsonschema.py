@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never, cast
 
 from pydantic import JsonValue
 
-from graphspec.declare.fields import NAME_PATTERN, PATH_PATTERN
+from graphspec.declare.fields import NAME_PATTERN, OP_PATTERN, PATH_PATTERN
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.layers import LAYERS
 from graphspec.declare.library import FUNCTIONS, Family, find_other_names
@@ -293,7 +293,7 @@ def build_schema() -> Json:
     root = _each(_clean, schema)
     properties = cast("dict[str, Json]", root["properties"])
     for section in ("inputs", "models", "ops", "data"):
-        properties[section]["propertyNames"] = {"pattern": NAME_PATTERN}
+        properties[section]["propertyNames"] = {"pattern": OP_PATTERN if section == "ops" else NAME_PATTERN}
     kinds = cast("Json", properties["ops"]["additionalProperties"])["oneOf"]
     properties["ops"] |= {"additionalProperties": {"anyOf": kinds}, "minProperties": 1}
     ordered: dict[str, JsonValue] = {name: whole[name] for name in sorted(whole)}

@@ -92,7 +92,7 @@ class OpBase(Declaration):
             raise problem("GS057", message, help="write `every: 5`")
         if isinstance(value, int) and value < 1:
             raise problem("GS057", f"`every` is at least 1, found {value}", help="1 is every step")
-        if isinstance(value, str) and not value.isidentifier():
+        if isinstance(value, str) and not all(part.isidentifier() for part in value.split(".")):
             raise problem("GS057", f"{message}, found {value!r}", help="write `every: 5`")
         return value
 

@@ -1,0 +1,57 @@
+"""Blocks: a part of a step that is written once, and the op that stands for a use of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from graphspec.declare.base import Declaration
+from graphspec.declare.fields import Args, Names, NamesOrNone, Value
+from graphspec.declare.inputs import Inputs
+from graphspec.declare.ops.base import OpBase, Reference
+
+
+class BlockSpec(Declaration):
+    """A part of a step: ops that read its inputs and each other, and the values that other ops may read."""
+
+    inputs: NamesOrNone = ()
+    """The names under which its ops read what a use gives."""
+    outputs: Names
+    """The values of its ops that others may read: `action` of the use `next` is `next.action`."""
+    args: Args = {}
+    """Constants that a use may change, with their defaults; `${std}` inside the block is such a constant."""
+    ops: dict[str, Value]
+    """Its ops. They name their inputs, each other, and models of the document."""
+    doc: str = ""
+    """A remark, kept for readers."""
+
+
+class UseOp(OpBase):
+    """Stand for the ops of a block; its common fields hold for all of them."""
+
+    use: str
+    """The block."""
+    inputs: Inputs = Inputs()
+    """What its inputs are: one reference, a list in their order, or a mapping by their names."""
+    models: dict[str, str] = {}
+    """Other models in place of those that the block names."""
+    args: Args = {}
+    """Constants in place of the block's defaults."""
+    stop: bool = False
+    """Whether the outputs are constants for every gradient."""
+
+    @property
+    def kind(self) -> Literal["use"]:
+        """Return the key of this kind."""
+        return "use"
+
+    def defines(self, name: str) -> tuple[str, ...]:
+        """Return no value: the outputs of the block are those of its ops."""
+        return ()
+
+    def operands(self) -> Iterator[Reference]:
+        """Yield the inputs and the models."""
+        for key, name in self.inputs.references():
+            yield Reference(path=("inputs", key), name=name, role="value")
+        for key, name in self.models.items():
+            yield Reference(path=("models", key), name=name, role="source")

@@ -1,0 +1,1 @@
+"""What makes one flat document of one with blocks."""
