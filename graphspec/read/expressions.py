@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import math
-import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -84,15 +83,29 @@ OPERATORS: Mapping[type[ast.operator], str] = {
     ast.Mod: "%",
     ast.Pow: "**",
 }
+
+
+def _abs(number: Scalar, /) -> Scalar:
+    return abs(number)
+
+
+def _max(*numbers: Scalar) -> Scalar:
+    return max(numbers)
+
+
+def _min(*numbers: Scalar) -> Scalar:
+    return min(numbers)
+
+
 FUNCTIONS: Mapping[str, Callable[..., Scalar]] = {
-    "abs": abs,
+    "abs": _abs,
     "ceil": math.ceil,
     "cos": math.cos,
     "exp": math.exp,
     "floor": math.floor,
     "log": math.log,
-    "max": max,
-    "min": min,
+    "max": _max,
+    "min": _min,
     "sin": math.sin,
     "sqrt": math.sqrt,
 }
@@ -225,26 +238,34 @@ def evaluate(expression: Expression, values: Mapping[str, Scalar]) -> Scalar:
     return found
 
 
-CALCULATIONS: Mapping[str, Callable[[Scalar, Scalar], Scalar]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-}
+def _operate(operator: str, left: Scalar, right: Scalar) -> Scalar | complex:
+    """Return what Python makes of an operator."""
+    match operator:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/":
+            return left / right
+        case "//":
+            return left // right
+        case "%":
+            return left % right
+        case _:
+            return left**right
 
 
 def _calculate(expression: Binary, left: Scalar, right: Scalar) -> Scalar:
     """Return the result of an operator."""
     start, end, help = expression.start, expression.end, "choose other numbers"
-    is_whole = isinstance(left, int) and isinstance(right, int)
     # A power of whole numbers can take all memory there is: one that is too large for certain is not calculated.
-    if expression.operator == "**" and is_whole and (abs(left).bit_length() - 1) * right > MOST_BITS:
-        raise ExpressionError(TOO_MANY_BITS, start, end, WITH_A_POINT)
+    if expression.operator == "**" and isinstance(left, int) and isinstance(right, int):
+        if (abs(left).bit_length() - 1) * right > MOST_BITS:
+            raise ExpressionError(TOO_MANY_BITS, start, end, WITH_A_POINT)
     try:
-        found = CALCULATIONS[expression.operator](left, right)
+        found = _operate(expression.operator, left, right)
     except ZeroDivisionError:
         raise ExpressionError("this divides by zero", start, end, help) from None
     except OverflowError:
