@@ -167,9 +167,9 @@ def against_oracle(plan: Plan, found: Sequence[tuple[Values, Mapping[str, Values
     return mismatch and f"from the oracle: {mismatch}"
 
 
-def run_few(document: Mapping[str, object], modes: Sequence[str]) -> Record:
+def run_few(document: Mapping[str, object], modes: Sequence[str], order: str = "fewest") -> Record:
     """Return outputs and state after steps of some modes on TensorFlow, without a graph."""
-    plan = compile_step(load(json.dumps(per_backend(document)) + "\n"), "tensorflow", pace=PACE)
+    plan = compile_step(load(json.dumps(per_backend(document)) + "\n"), "tensorflow", order, pace=PACE)
     with running(eagerly=True):
         return take(TensorFlowExecution(complete_plan(plan), swift=True), plan.spec, modes)
 

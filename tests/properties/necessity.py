@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from random import Random
 
@@ -17,7 +17,7 @@ from compiler import Plan
 from compiler.ir.program import Function
 from graphspec.diagnostics import SpecError
 from tests.oracle.optimizers import DegenerateError
-from tests.properties.agreement import find_difference, find_turns, run, run_oracle
+from tests.properties.agreement import find_difference, find_turns, run, run_oracle, take
 from tests.properties.awaiting import Awaiting, Steps, find_awaiting, is_of, run_planted
 from tests.properties.execution import Execution
 from tests.properties.plans import plan_of
@@ -96,28 +96,47 @@ BASE = Ground(plan=partial(plan_seed, make=base_spec), plan_for_torch=partial(pl
 """The specs of the first parts of the language alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Known:
-    """A plan, and the steps that it gives."""
+    """A plan, and the steps that it gives, which are taken once something is compared with them."""
 
     ground: Ground
 
     seed: int
     plan: Plan
-    steps: Steps
-    is_degenerate: bool
+    plan_for_torch: Plan
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps as they are meant."""
+        return run(self.ground.execute(self.plan), self.plan.spec, TRAINING, overflows=False)
+
+    @cached_property
+    def is_degenerate(self) -> bool:
+        """Whether the oracle says nothing of the spec that could be compared."""
+        try:
+            run_oracle(self.plan_for_torch.spec, Execution(self.plan_for_torch).shapes(), TRAINING)
+        except DegenerateError:
+            return True
+        return False
 
     def try_without(self, text: str, function: Function) -> str:
         """Return what becomes of the steps with another text: an outcome, or nothing where they are the same."""
         try:
-            wrong = run(self.ground.execute(self.plan, text), self.plan.spec, TRAINING, overflows=False)
+            is_changed = self._is_changed(text)
         except RuntimeError:
             return "raised"
         if self.is_degenerate:
             return "degenerate"
-        if find_difference(wrong, self.steps):
+        if is_changed:
             return "changed"
         return "" if self._is_met(function) else "unmet"
+
+    def _is_changed(self, text: str) -> bool:
+        """Return whether another text gives other numbers; the first that differ are enough."""
+        steps = take(self.ground.execute(self.plan, text), self.plan.spec, TRAINING, overflows=False)
+        # The wrong step comes first: where it raises, there is nothing to compare.
+        return any(find_difference([wrong], [self.steps[at]]) for at, wrong in enumerate(steps))
 
     def try_planted(self, awaiting: Awaiting) -> str:
         """Return what becomes of steps in which another update overflows, where one does not wait for its verdict."""
@@ -183,24 +202,13 @@ def undo_retains(seeds: Iterable[int], order: str = "fewest", ground: Ground = T
 
 
 def find_known(seeds: Iterable[int], order: str, ground: Ground) -> Iterator[Known]:
-    """Yield the plans of random specs with their steps; a spec that is rejected has none."""
+    """Yield the plans of random specs; a spec that is rejected has none."""
     for seed in seeds:
         try:
             plan, plan_for_torch = ground.plan(seed, order), ground.plan_for_torch(seed, order)
         except SpecError:
             continue
-        steps = run(ground.execute(plan), plan.spec, TRAINING, overflows=False)
-        is_degenerate = _is_degenerate(plan_for_torch)
-        yield Known(ground=ground, seed=seed, plan=plan, steps=steps, is_degenerate=is_degenerate)
-
-
-def _is_degenerate(plan: Plan) -> bool:
-    """Return whether the oracle says nothing of a spec that could be compared."""
-    try:
-        run_oracle(plan.spec, Execution(plan).shapes(), TRAINING)
-    except DegenerateError:
-        return True
-    return False
+        yield Known(ground=ground, seed=seed, plan=plan, plan_for_torch=plan_for_torch)
 
 
 def _moves(known: Known, models: list[str]) -> bool:
