@@ -8,7 +8,7 @@ DEV := .venv
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples quick test test-all check kills soak schemas clean
+.PHONY: help demo examples quick test test-all check kills soak schemas generated clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -50,6 +50,12 @@ soak: $(DEV)/installed  ## compare more random specs with the oracle (SOAK_SECON
 schemas: $(DEV)/installed  ## regenerate schemas/*.json
 	$(DEV)/bin/python -m graphspec.write.jsonschema schemas
 	$(DEV)/bin/python -m compiler.plan.schema schemas
+
+# In this order: pages are written from the schemas' models and docstrings, goldens from all of it.
+GENERATORS := features.table peers.page docs.reference compiler.test_golden golden.test_valid golden.test_invalid golden.emitted
+generated: schemas  ## regenerate all that is generated: schemas, pages, goldens; read the diff afterwards
+	@for each in $(GENERATORS); do echo "python -m tests.$$each"; $(DEV)/bin/python -m tests.$$each || exit 1; done
+	@git diff --stat
 
 clean:  ## remove the environments
 	rm -rf $(DEMO) $(DEV)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 
 from compiler.batch.losses import find_counted
@@ -84,6 +85,7 @@ def compile_step(
     sink.report(find_uncalled(spec, document.whole.everything, document.models))
     sink.stop_on_errors()
     program = _declare(document, tuple(modes.values()), context)
+    program = replace(program, uncounted=tuple(each.message for each in left))
     sink.report(check_patterns(spec, find_known_names(program.models)))
     sink.stop_on_errors()
     return Plan(

@@ -64,7 +64,8 @@ def build(
         models or {}, Mapping, "`models` takes a mapping from names to modules", 'write `models={"net": module}`'
     )
     require_name(dtype, DTYPES, "`dtype` takes 'float32' or 'float64'", DTYPE)
-    _require_counted(plan)
+    if plan.pending:
+        raise SpecError((replace(each, severity="error") for each in plan.pending), plan.spec.texts())
     files = [Path(name) for name in plan.spec.texts()]
     request = BuildRequest(
         device=device,
@@ -85,8 +86,9 @@ def build(
 def emit(plan: Plan) -> str:
     """Return the plan as the source of a Python file that needs only the framework.
 
-    Nothing that the spec names is imported. Raises SpecError: E-SHAPE and E-BUFFERS for facts that only the class of a
-    model shows.
+    Nothing that the spec names is imported. Without a length that only a run knows (``plan.pending``) the file is for
+    reading, and its ``build`` raises. Raises SpecError: E-SHAPE and E-BUFFERS for facts that only the class of a model
+    shows.
 
     >>> from compiler import compile_step
     >>> from graphspec import load
@@ -96,7 +98,6 @@ def emit(plan: Plan) -> str:
     False
     """
     require_kind(plan, Plan, "`emit` takes a plan", PLAN)
-    _require_counted(plan)
     unresolved = [
         Diagnostic(
             code="E-SHAPE",
@@ -113,9 +114,3 @@ def emit(plan: Plan) -> str:
     if unresolved:
         raise SpecError(unresolved, plan.spec.texts())
     return find_backend(plan.program.backend).emit(plan.program)
-
-
-def _require_counted(plan: Plan) -> None:
-    """Raise SpecError (E-PACE) for a plan that was made without lengths that a run must know."""
-    if plan.pending:
-        raise SpecError((replace(each, severity="error") for each in plan.pending), plan.spec.texts())

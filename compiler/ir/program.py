@@ -289,6 +289,8 @@ class Program:
     """How losses are scaled; None where they are not."""
     datasets: tuple[str, ...] = ()
     """The data sets that ops distinguish: each call of the step then names the data set of its batch."""
+    uncounted: tuple[str, ...] = ()
+    """What is left out because it needs a length that only a run knows; such a program can be read and not run."""
 
     def mode(self, name: str) -> ModeProgram:
         """Return the program of a mode; raise StopIteration where the spec has none."""

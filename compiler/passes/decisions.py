@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Because, Decision, Edge, StepGraph
 from compiler.passes.flags import is_recomputed, path_masks
 from compiler.passes.hazards import place_of
-from compiler.passes.schedule import Chain, find_chains
+from compiler.passes.policies import Policy
+from compiler.passes.schedule import Chain, find_chains, is_update
 
 MOST = 4
 """The most reasons of one kind that a sentence lists."""
@@ -25,9 +27,10 @@ class View:
     incoming: Mapping[str, tuple[Edge, ...]]
     chains: Mapping[str, Chain]
     masks: Mapping[str, int]
+    policy: Policy
 
 
-def explain_decisions(graph: StepGraph) -> StepGraph:
+def explain_decisions(graph: StepGraph, policy: Policy) -> StepGraph:
     """Return the graph with one decision for everything a reader may ask about, in the order of the sequence."""
     incoming: dict[str, list[Edge]] = {}
     for edge in graph.edges:
@@ -38,6 +41,7 @@ def explain_decisions(graph: StepGraph) -> StepGraph:
         incoming={name: tuple(edges) for name, edges in incoming.items()},
         chains=find_chains(graph),
         masks=path_masks(graph),
+        policy=policy,
     )
     found = tuple(decision for name in graph.sequence for find in DECISIONS for decision in find(view, name))
     found = tuple(each for each in found if graph.nodes[each.node].micro_batch <= 1 or each.code not in ALIKE)
@@ -57,28 +61,37 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     edges = (edge for held in (name, *chain.transforms) for edge in view.incoming.get(held, ()))
     late = [edge for edge in edges if edge.before not in own and position[edge.before] > last]
     late.sort(key=lambda edge: (position[edge.before], edge.hazard.value))
-    changing = (transform for each in view.chains.values() for transform in each.transforms)
-    between = set(graph.sequence[last + 1 : position[name]]).difference(changing)
-    if late:
-        last_label = graph.nodes[late[-1].before].label
-        reasons = "; ".join(dict.fromkeys(edge.why for edge in late))
-        text = f"{node.label} is deferred after {last_label}: {reasons}"
-        because = tuple(
-            Because(
-                edge=edge.hazard.value,
-                op=graph.nodes[edge.before].op,
-                cell="" if edge.cell is None else str(edge.cell),
-                through=tuple(graph.nodes[each].op for each in edge.through),
-                place=place_of(graph, edge),
-                text=edge.why,
-            )
-            for edge in late
+    because = tuple(
+        Because(
+            edge=edge.hazard.value,
+            op=graph.nodes[edge.before].op,
+            cell="" if edge.cell is None else str(edge.cell),
+            through=tuple(graph.nodes[each].op for each in edge.through),
+            place=place_of(graph, edge),
+            text=edge.why,
         )
+        for edge in late
+    )
+    changing = {transform for each in view.chains.values() for transform in each.transforms}
+    after = position[late[-1].before] if late else last
+    between = set(graph.sequence[after + 1 : position[name]]).difference(changing)
+    chosen = explain_delay(node, view.policy)
+    if chosen is not None and any(not graph.nodes[other].is_write for other in between):
+        because += (chosen,)
+    if because:
+        behind = f" after {graph.nodes[late[-1].before].label}" if late else ""
+        text = f"{node.label} is deferred{behind}: {'; '.join(dict.fromkeys(why.text for why in because))}"
         yield Decision(code="DEFER", subject=node.op, text=text, because=because, node=name)
-    elif any(not graph.nodes[other].is_write for other in between):
-        why = "it says `defer: end`" if node.defer == "end" else "the order policy puts every write at the end"
-        text = f"{node.label} is deferred: {why}"
-        yield Decision(code="DEFER", subject=node.op, text=text, node=name)
+
+
+def explain_delay(node: Instruction, policy: Policy) -> Because | None:
+    """Return the choice that puts a write late, whatever it waits for; None where it stands as early as it may."""
+    if is_update(node) and node.defer == "end":
+        return Because(edge="defer", op=node.op, place=node.place, text="it says `defer: end`")
+    if node.is_write and node.defer == "auto" and not policy.eager:
+        why = f"the order `{policy.name}` puts every write as late as it may"
+        return Because(edge="order", op=node.op, place=node.place, text=why)
+    return None
 
 
 def _find_gradient(view: View, name: str) -> Iterator[Decision]:

@@ -172,7 +172,7 @@ SCHEDULING: tuple[Pass[StepGraph], ...] = (
     Pass(name="flags", run=lambda graph, context: infer_flags(graph)),
     Pass(
         name="decisions",
-        run=lambda graph, context: explain_decisions(graph),
+        run=lambda graph, context: explain_decisions(graph, context.policy),
         checks=(lambda graph, context: check_defer_never(context.spec, graph, graph.decisions),),
     ),
 )

@@ -8,6 +8,8 @@ from compiler.ir.cell import CellVersion
 from compiler.ir.diagnose import place_in
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
+from compiler.passes.decisions import explain_delay
+from compiler.passes.policies import POLICIES, Policy
 from compiler.passes.schedule import is_update
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.text import cells_of
@@ -28,18 +30,23 @@ def explain_op(plan: CompiledStep, op: str) -> str:
                 cells = f"  [{cells_of(instruction)}]" if cells_of(instruction) else ""
                 what = f"{instruction.kind()} {instruction.phrase}{cells}"
                 sentences.append(f"{number} of {len(graph.sequence)}: {what}")
-                sentences += [f"  {sentence}" for sentence in _explain_node(graph, node)]
+                policy = POLICIES[plan.program.order]
+                sentences += [f"  {sentence}" for sentence in _explain_node(graph, node, policy)]
         explained.setdefault(tuple(sentences) or ("does not run",), []).append(function)
     for said, functions in explained.items():
         lines += ["", f"in {', '.join(functions)}", *(f"  {sentence}" for sentence in said)]
     return "\n".join(map(escape, lines)) + "\n"
 
 
-def _explain_node(graph: StepGraph, node: Instruction) -> Iterator[str]:
+def _explain_node(graph: StepGraph, node: Instruction, policy: Policy) -> Iterator[str]:
     """Yield the decisions about a node, the versions that it sees, and why it runs where it does."""
     decisions = [decision for decision in graph.decisions if decision.node == node.id]
     yield from (f"{decision.code}: {decision.text}" for decision in decisions)
-    if is_update(node) and not any(decision.code == "DEFER" for decision in decisions):
+    chosen = explain_delay(node, policy)
+    is_deferred = any(decision.code == "DEFER" for decision in decisions)
+    if chosen is not None and not is_deferred:
+        yield f"{node.label} does not run early: {chosen.text}"
+    elif is_update(node) and not is_deferred:
         yield f"{node.label} follows its gradient at once: no later instruction reads what it overwrites"
     for read in node.reads if node.called is not None else ():
         why = explain_version(graph, read.at)

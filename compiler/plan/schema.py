@@ -28,7 +28,7 @@ Unless = Annotated[
     Field(description="Where all verdicts of one of these lists are given, no penalty is added, no window restored."),
 ]
 InWords = Annotated[str, Field(description="A schedule in words.")]
-EDGES = sorted({hazard.value for hazard in Hazard} | {"graph"})
+EDGES = sorted({hazard.value for hazard in Hazard} | {"graph", "defer", "order"})
 
 
 class ReasonRecord(Exact):

@@ -76,14 +76,18 @@ def find_breaks(gates: Sequence[Gate]) -> list[int]:
 
 
 def keep_firing(gates: Sequence[Gate], patterns: Iterable[frozenset[str]], always: frozenset[str]) -> tuple[Gate, ...]:
-    """Return the gates of ops that fire in some pattern, following only ops that can fire.
+    """Return the gates of ops that fire in some pattern, following and counting only ops that can fire.
 
     An op that follows an update of another mode never fires in this one.
     """
     fired = frozenset[str]().union(*patterns)
     possible = fired | always
+
+    def keep(group: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(op for op in group if op in possible)
+
     return tuple(
-        replace(gate, follows=tuple(tuple(op for op in group if op in possible) for group in gate.follows))
+        replace(gate, follows=tuple(map(keep, gate.follows)), counted=keep(gate.counted))
         for gate in gates
         if gate.op in fired
     )

@@ -26,19 +26,17 @@ if TYPE_CHECKING:
     from graphspec.declare.graph import GraphSpec
 
 
-def make_plan(
-    path: Path, overrides: Sequence[str] | None, backend: Backend, order: Order, *, pending: bool = True
-) -> Plan:
+def make_plan(path: Path, overrides: Sequence[str] | None, backend: Backend, order: Order) -> Plan:
     """Return the plan of a spec after printing its warnings; raise SpecError with every problem of it.
 
-    With ``pending``, a number that needs a length known only to a run becomes a note.
+    What needs a length that only a run knows becomes a note.
     """
     from compiler import compile_step
     from graphspec.load import load
 
     spec = load(path, overrides or ())
     plan = compile_step(
-        spec, backend=backend.value, order=order.value, pace=find_declared_pace(spec, path), pending=pending
+        spec, backend=backend.value, order=order.value, pace=find_declared_pace(spec, path), pending=True
     )
     show((*plan.warnings, *plan.pending), spec.texts())
     return plan
@@ -165,7 +163,7 @@ def emit(
     """Write the step as a Python file that needs the framework alone."""
     from runtime import api
 
-    deliver(api.emit(make_plan(spec, overrides, backend, order, pending=False)), output)
+    deliver(api.emit(make_plan(spec, overrides, backend, order)), output)
 
 
 class RenderFormat(StrEnum):

@@ -70,7 +70,8 @@ def emit_build(context: EmitContext) -> Block:
         *window_registration(context),
         *registration(context),
     )
-    body = (*_global_lines(assigned), *dialect.place(making))
+    refused = (Line(statement=syntax.refuse(f"E-PACE: {each}")) for each in program.uncounted[:1])
+    body = (*refused, *_global_lines(assigned), *dialect.place(making))
     return Block(header=Line(statement=header), body=body, doc=dialect.build_doc)
 
 

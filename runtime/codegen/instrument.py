@@ -60,7 +60,8 @@ def _before(instruction: Instruction, function: Function, scope: EmitScope) -> I
             named = syntax.constant(instruction.op), syntax.constant(instruction.loss)
             yield _perform(scope, "before_gradient", *named, read(instruction.loss, scope), path)
         case Emit():
-            yield _perform(scope, "returned", _values(instruction.values, scope))
+            values = (each for each in instruction.values if each not in scope.checked)
+            yield _perform(scope, "returned", _values(values, scope))
         case _:
             return
 
@@ -68,7 +69,7 @@ def _before(instruction: Instruction, function: Function, scope: EmitScope) -> I
 def _after(instruction: Instruction, scope: EmitScope) -> Iterator[ast.stmt]:
     """Yield the check of an instruction's results and writes."""
     if not scope.checked.isdisjoint(instruction.defines):
-        return  # a verdict is for gradients that are not finite
+        return  # a verdict is for gradients that are not finite, and for what is made of them
     op, title = syntax.constant(instruction.op), syntax.constant(instruction.title)
     made = _values(instruction.defines, scope)
     used = _values(dict.fromkeys(find_uses(instruction)), scope)

@@ -198,9 +198,21 @@ def _docstring(context: EmitContext, provided: frozenset[str]) -> str:
             f"    outputs = step({{{batch}}})    # modes: {modes}",
             "",
             "Comments give the version of the weights an instruction reads or writes, counted within the step.",
+            *_uncounted(program),
             quotes,
         )
     )
+
+
+def _uncounted(program: Program) -> Iterator[str]:
+    """Yield what is left out of a program that can only be read."""
+    if program.uncounted:
+        yield from (
+            "",
+            "This file is for reading, and `build` raises. Left out, because only a run knows the length:",
+            "",
+        )
+        yield from (f"    {plain(each)}" for each in program.uncounted)
 
 
 def input_line(entry: InputDecl, statement: ast.stmt, *, comment: str) -> Line:

@@ -146,6 +146,11 @@ def assign_item(container: str, key: str, value: ast.expr) -> ast.Assign:
     return ast.Assign(targets=[target], value=value)
 
 
+def refuse(message: str) -> ast.Raise:
+    """Return ``raise ValueError(message)``."""
+    return ast.Raise(exc=call("ValueError", constant(message)), cause=None)
+
+
 def perform(value: ast.expr) -> ast.Expr:
     """Return an expression as a statement."""
     return ast.Expr(value=value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 from compiler.passes.pipeline import ANALYSES, CHECKS, DOCUMENT, SCHEDULING
@@ -30,3 +31,12 @@ def test_files_that_contributors_are_sent_to_exist() -> None:
         text = (ROOT / page).read_text(encoding="utf-8")
         for path in re.findall(r"`((?:graphspec|compiler|runtime|tests|docs)/[\w/.]+)`", text):
             assert (ROOT / path).exists(), f"{page}: {path}"
+
+
+def test_what_make_runs_exists() -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    generators = re.findall(r"^GENERATORS := (.*)$", text, re.MULTILINE)[0].split()
+    named = [f"tests.{each}" for each in generators]
+    named += re.findall(r"python -m ((?:tests|graphspec|compiler)\.[\w.]+)", text)
+    assert len(named) > 10
+    assert [each for each in named if find_spec(each) is None] == []

@@ -132,3 +132,19 @@ def test_ctrl_c_of_a_waiting_command_is_130(workdir):
         process.send_signal(signal.SIGINT)
         assert process.stderr.read() == "interrupted\n"
     assert process.returncode == 130
+
+
+@pytest.mark.parametrize("content", [SPEC, SPEC.replace("mean", "meen")])
+def test_the_package_runs_as_the_command(workdir, content):
+    Path("a.yaml").write_text(content)
+    ours = subprocess.run(
+        [sys.executable, "-m", "runtime.cli", "check", "a.yaml"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    installed = stepgraph("check", "a.yaml")
+    told, complained = installed.communicate()
+    assert (ours.returncode, ours.stdout, ours.stderr) == (installed.returncode, told, complained)
+    assert "a.yaml: ok" in told or "error[GS110]" in complained

@@ -59,6 +59,53 @@ def test_an_explanation_of_an_update_that_need_not_wait_says_so():
     assert "before forward judged (declared): judged is declared `after: step_d`" in text
 
 
+PAIR = """
+  a_x: {forward: a, inputs: x}
+  b_x: {forward: b, inputs: x}
+  a_loss: {loss: mse, inputs: [a_x, y]}
+  b_loss: {loss: mse, inputs: [b_x, y]}
+  step_a: {update: a, loss: a_loss}
+  step_b: {update: b, loss: b_loss}
+"""
+
+
+@pytest.mark.parametrize(("choice", "order"), [("defer", "fewest"), ("order", "latest")])
+def test_an_update_that_waits_by_choice_alone_gives_that_as_its_reason(choice, order):
+    why = {"defer": "it says `defer: end`", "order": "the order `latest` puts every write as late as it may"}[choice]
+    late = ", defer: end}" if choice == "defer" else "}"
+    plan = compiled(
+        PAIR.replace("loss: a_loss}", f"loss: a_loss{late}").replace("loss: b_loss}", f"loss: b_loss{late}"),
+        order=order,
+    )
+    assert f"DEFER: apply step_a is deferred: {why}\n" in plan.explain("step_a")
+    # nothing but a write stands between the last gradient and its write: it is not deferred, nor early
+    assert f"    apply step_b does not run early: {why}\n" in plan.explain("step_b")
+    (decision,) = (each for each in plan.to_json()["decisions"] if each["code"] == "DEFER")
+    assert [(why["edge"], why["op"]) for why in decision["because"]] == [(choice, "step_a")]
+
+
+def test_an_update_that_waits_longer_than_it_must_gives_both_reasons():
+    ops = """
+  a_x: {forward: a, inputs: x}
+  b_a: {forward: b, inputs: a_x}
+  a_loss: {loss: mse, inputs: [b_a, y]}
+  step_b: {update: b, loss: a_loss, defer: end}
+  step_a: {update: a, loss: a_loss}
+  c_x: {forward: c, inputs: x}
+  c_loss: {loss: mse, inputs: [c_x, y]}
+  step_c: {update: c, loss: c_loss}
+"""
+    plan = compiled(ops, order="listed")
+    found = next(
+        each for each in plan.to_json()["decisions"] if each["code"] == "DEFER" and each["subject"] == "step_b"
+    )
+    assert [why["edge"] for why in found["because"]] == ["backward-war", "defer"]
+    assert found["text"] == (
+        "apply step_b is deferred after gradient step_a: gradient step_a still reads b.params@0 through b_a "
+        "(<text>:15:3); it says `defer: end`"
+    )
+
+
 def test_an_explanation_of_a_forward_says_which_writes_it_sees():
     plan = program("dcgan")
     assert "reads discriminator.params@1: it comes after step_d" in plan.explain("judged")

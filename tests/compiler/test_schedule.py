@@ -107,8 +107,9 @@ def test_latest_still_writes_before_what_must_see_the_write():
 def test_latest_defers_what_could_have_stood_earlier_and_says_so():
     plan = program("independent", order="latest")
     assert deferred(plan) == {"step_a", "step_b"}
-    text = next(one.text for one in graph_of(plan).decisions if one.code == "DEFER")
-    assert text == "apply step_a is deferred: the order policy puts every write at the end"
+    decision = next(one for one in graph_of(plan).decisions if one.code == "DEFER")
+    assert decision.text == "apply step_a is deferred: the order `latest` puts every write as late as it may"
+    assert [(why.edge, why.op) for why in decision.because] == [("order", "step_a")]
 
 
 def test_memory_takes_independent_chains_one_after_the_other():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphspec import SpecError
-from runtime import Step
+from compiler import compile_step
+from graphspec import SpecError, load
+from runtime import Step, StepError, build
 from tests.features.overflows import INF, SPEC, give, made
 from tests.features.steps import set_weights, weights
 
@@ -141,3 +142,46 @@ def test_a_program_whose_numbers_are_float64_may_look_at_gradients_too() -> None
         assert step.optimizers["v"].iterations == 1
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+MEASURED = """
+graphspec: 1
+name: measured
+inputs: {x: {shape: [batch, 2]}}
+models: {a: {parameter: {shape: [2], init: ones}, optimizer: {name: sgd, lr: 0.1}}}
+ops:
+  weight: {forward: a}
+  seen: {call: mul, inputs: [x, weight]}
+  even: {call: square, inputs: seen}
+  root: {call: sqrt, inputs: even}
+  cost: {call: mean, inputs: root}
+  slope: {gradient: cost, wrt: [a, seen], outputs: [slope, inner]}
+  scaled: {call: mul, inputs: [slope, 2.0]}
+  twice: {call: mul, inputs: [inner, 2.0]}
+  length: {call: norm, inputs: twice}
+  step: {update: a, gradients: scaled, on_overflow: POLICY}
+outputs: [cost, length]
+"""
+
+
+def measured(backend: str, policy: str) -> Step:
+    plan = compile_step(load(MEASURED.replace("POLICY", policy)), backend)
+    return build(plan, device="cpu", debug=True)
+
+
+def test_what_is_computed_from_skipped_gradients_is_no_finding(backend: str) -> None:
+    step = measured(backend, "own")
+    first = step({"x": np.ones((4, 2), np.float32)})
+    assert np.isclose(step.numpy(first["length"]), 2 / 8**0.5, rtol=1e-6)  # 2 times an eighth, eight times
+    assert np.allclose(weights(step)["a.value"], 1 - 0.1 * 2 / 2)
+    skipped = step({"x": np.zeros((4, 2), np.float32)})  # the slope of the root at 0
+    assert step.numpy(skipped["cost"]) == 0
+    assert np.isnan(step.numpy(skipped["length"]))
+    assert np.allclose(weights(step)["a.value"], 0.9)
+
+
+def test_where_overflow_is_an_error_a_debugged_step_names_the_gradient(backend: str) -> None:
+    step = measured(backend, "error")
+    with pytest.raises(StepError, match=r"GS261.*op 'slope' \(gradient\): the gradient of 'cost' by 'a.value' has nan"):
+        step({"x": np.zeros((4, 2), np.float32)})
+    assert np.allclose(weights(step)["a.value"], 1.0)

@@ -1,13 +1,15 @@
 """The code that is emitted for every published spec, as checksums and some whole texts: a change shows, and is read.
 
-To write all of it anew: ``python -m tests.golden.emitted``; then read the difference as a reviewer of that code would.
+To write all of it anew: ``python -m tests.golden.emitted``, with paths (``examples/gan-digits/gan-digits.yaml``) for
+these specs alone; then read the difference as a reviewer of that code would.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from compiler import Pace, Plan, compile_step
@@ -76,16 +78,19 @@ def name_text(path: str, kind: str) -> Path:
     return TEXTS / f"{Path(path).stem}.{kind.partition(' ')[0]}.txt"
 
 
-def write() -> None:
-    """Write all checksums and texts."""
-    made = {path: emit_all(path) for path in find_specs()}
-    sums = {path: {kind: shorten(text) for kind, text in found.items()} for path, found in made.items()}
-    SUMS.write_text(json.dumps(sums, indent=1) + "\n", encoding="utf-8")
+def write(paths: Sequence[str]) -> None:
+    """Write the checksums and texts of some specs; without paths, of all."""
+    made = {path: emit_all(path) for path in paths or find_specs()}
+    kept = json.loads(SUMS.read_text(encoding="utf-8")) if paths else {}
+    sums = kept | {path: {kind: shorten(text) for kind, text in found.items()} for path, found in made.items()}
+    SUMS.write_text(json.dumps({path: sums[path] for path in sorted(sums)}, indent=1) + "\n", encoding="utf-8")
     TEXTS.mkdir(exist_ok=True)
-    for path in WHOLE:
+    for path in made.keys() & {*WHOLE}:
         for backend in DIALECTS:
             name_text(path, backend).write_text(made[path][f"{backend} plain"], encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write()
+    if unknown := set(sys.argv[1:]) - {*find_specs()}:
+        sys.exit(f"no such published specs: {', '.join(sorted(unknown))}; name a path as in {SUMS.name}")
+    write(sys.argv[1:])

@@ -1,6 +1,7 @@
 """Broken specs through the command: exit code 1 and a message with code, place and remedy, whole texts kept as files.
 
-To write all expected texts anew: ``python -m tests.golden.test_invalid``; then read the difference as a user would.
+To write all expected texts anew: ``python -m tests.golden.test_invalid``, with names (``buffers overlap``) for these
+alone; then read the difference as a user would.
 What must be in them is told independently, in the table of invalid/cases.py.
 """
 
@@ -168,15 +169,18 @@ def test_there_is_a_case_for_every_file_and_a_file_for_every_case():
     assert {path.stem for path in HERE.glob("*.txt")} == {case.name for case in CASES}
 
 
-def write_texts() -> None:
-    """Write every expected text."""
+def write_texts(names: Iterable[str]) -> None:
+    """Write the expected texts of some cases; without names, of all."""
+    chosen = [BY_NAME[name] for name in names] or CASES
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         write_documents(Path(name))
-        for case in CASES:
+        for case in chosen:
             with contextlib.redirect_stderr(io.StringIO()) as printed, contextlib.redirect_stdout(io.StringIO()):
                 execute(case.command)
             case.golden.write_text(printed.getvalue(), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write_texts()
+    if unknown := set(sys.argv[1:]) - BY_NAME.keys():
+        sys.exit(f"no such cases: {', '.join(sorted(unknown))}; their names are those of tests/golden/invalid/*.txt")
+    write_texts(sys.argv[1:])

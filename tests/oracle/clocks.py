@@ -110,14 +110,15 @@ class Clocks:
             writers = self._find_writers(name, meaning, self.admitted)
             if held.issuperset(writers):
                 self.counts[meaning.mode, name] -= 1
-        for name in meaning.gated():
-            match meaning.ops[name]:
-                case UpdateOp():
-                    took_place = name in firing and name not in held
-                case EmaOp() | CopyOp():
-                    took_place = not held.issuperset(self._find_writers(name, meaning, self.admitted))
-                case _:
-                    continue
+        made = [name for name in firing if name in self.admitted - held and isinstance(meaning.ops[name], WRITERS)]
+        for name, op in meaning.ops.items():
+            if isinstance(op, UpdateOp):
+                took_place = name in made
+            elif isinstance(op, EmaOp | CopyOp):  # it counts on data sets that it does not run on, too
+                cells = meaning.storages.cells(op.ema if isinstance(op, EmaOp) else op.copy_)
+                took_place = any(meaning.writes(other).intersection(cells) for other in made if other != name)
+            else:
+                continue
             self.written[meaning.mode, name] = self.written.get((meaning.mode, name), 0) + took_place
 
     def is_frozen(self, spec: GraphSpec, model: str, until: Duration, step: int) -> bool:

@@ -272,7 +272,8 @@ class StepValues:
                 found = {key: g for value in op.gradients for key, g in self.gradients(value).items()}
                 way += [self.gradients(value) for value in self.find_made(op.gradients)]
             found = {key: g for key, g in found.items() if key[0] in self.meaning.storages.all_holders(op.update)}
-            if op.missing == "zero":
+            # A window has zeros already, but of what was frozen in all of its steps.
+            if op.missing == "zero" and (op.window == 1 or op.loss is None):
                 found = {key: np.zeros(shape) for key, shape in self.targets(op.update).items()} | found
             found = add_penalties(self, name, op, found)
             self.ways[name] = [*way, found]

@@ -19,16 +19,16 @@ from tests.properties.necessity import Ground, undo_deferrals
 from tests.properties.outcomes import has_outcome
 from tests.properties.plans import find_sequence, plan_of
 from tests.properties.rejections import random_rejected
-from tests.properties.special import document_of
+from tests.properties.special import Case, document_of, kept_of
 from tests.properties.specs import base_spec
-from tests.properties.test_firing_sets import walk_clocks
+from tests.properties.test_firing_sets import walk_at, walk_clocks
 from tests.properties.test_order import deferred_in, derives_all, find_idle, find_live, orders_of
 from tests.properties.test_rejections import codes
 from tests.properties.test_retain import find_gradients, find_sharing
 from tests.properties.ties import UNDECLARED, find_refusals, find_shared
 
 
-def fails(name: str, case: int | str) -> bool:
+def fails(name: str, case: Case) -> bool:
     """Return whether a property does not hold for a spec, or what it runs stops with an error."""
     try:
         return not PROPERTIES[name](case)
@@ -38,19 +38,19 @@ def fails(name: str, case: int | str) -> bool:
         return True
 
 
-def agrees(case: int | str) -> bool:
+def agrees(case: Case) -> bool:
     """Compare the numbers with the oracle, under three policies."""
     return not try_spec(document_of(case), POLICIES, Tally())
 
 
-def agrees_elsewhere(case: int | str) -> bool:
+def agrees_elsewhere(case: Case) -> bool:
     """Compare the numbers on TensorFlow with the oracle."""
     from tests.conformance.random_specs import run_few
 
     return not try_spec(document_of(case), POLICIES[:1], Tally(), run_few)
 
 
-def keeps_order(case: int) -> bool:
+def keeps_order(case: Case) -> bool:
     """Look whether all that the definition orders is in order."""
     return all(
         find_sequence(function).index(before) < find_sequence(function).index(after)
@@ -59,14 +59,14 @@ def keeps_order(case: int) -> bool:
     )
 
 
-def is_early(case: int) -> bool:
+def is_early(case: Case) -> bool:
     """Look whether every write stands as early as it may."""
     return not any(
         True for one in orders_of(document_of(case), "listed") for _ in find_idle(one[0], one[1], one[2], one[3])
     )
 
 
-def defers_right(case: int) -> bool:
+def defers_right(case: Case) -> bool:
     """Compare the deferred updates with those that must wait by the definition."""
     return all(
         deferred_in(plan, function) == order.find_late(find_sequence(function), pairs)
@@ -75,7 +75,7 @@ def defers_right(case: int) -> bool:
     )
 
 
-def defers_least(case: int) -> bool:
+def defers_least(case: Case) -> bool:
     """Compare the number of deferrals with the least of all orders."""
     return all(
         len(deferred_in(plan, function)) == order.find_fewest(pairs)
@@ -84,13 +84,13 @@ def defers_least(case: int) -> bool:
     )
 
 
-def retains_right(case: int) -> bool:
+def retains_right(case: Case) -> bool:
     """Compare the graphs that are kept with those that later gradients share."""
     found = [(find_gradients(one[1]), one[2]) for one in orders_of(document_of(case), "fewest")]
     return all({name for name in kept if kept[name]} == find_sharing(list(kept), order) for kept, order in found)
 
 
-def flags_right(case: int) -> bool:
+def flags_right(case: Case) -> bool:
     """Compare what is recorded, frozen and detached with what the paths of the definition say."""
     return all(
         flags == meant_flags(name, order)
@@ -105,28 +105,36 @@ def needs_deferrals(case: int) -> bool:
     return not undo_deferrals([case], ground=ground).needless
 
 
-def rejects_mistakes(case: int) -> bool:
+def rejects_mistakes(case: Case) -> bool:
     """Look whether a mistake is told by its code."""
-    document, mistake = random_rejected(Random(case), base_spec)
+    if isinstance(case, int):
+        document, mistake = random_rejected(Random(case), base_spec)
+    else:
+        kept = kept_of(case)
+        document, mistake = kept["document"], kept["mistake"]
     return mistake.partition(" ")[0] in codes(document)
 
 
-def accepts_right(case: int | str) -> bool:
+def accepts_right(case: Case) -> bool:
     """Look whether exactly those specs are rejected in which something would need two versions at once."""
     document = document_of(case)
     spec = load(json.dumps(document) + "\n")
     return is_clocked(spec) or codes(document) == ({"E-TWO-VERSIONS"} if needs_two_versions(spec) else set())
 
 
-def finds_order(case: int | str) -> bool:
+def finds_order(case: Case) -> bool:
     """Look whether a spec is rejected exactly where no step of it can be put in order."""
     document = document_of(case)
     return codes(document) == ({"E-TWO-VERSIONS"} if find_circle(load(json.dumps(document) + "\n")) else set())
 
 
-def has_functions(case: int) -> bool:
+def has_functions(case: Case) -> bool:
     """Look whether every set of ops that fires together has a function, and every function such a set."""
-    found = walk_clocks(case)
+    if isinstance(case, int):
+        found = walk_clocks(case)
+    else:
+        kept = kept_of(case)
+        found = walk_at(kept["document"], kept["epoch"], kept["epoch"])
     return found is None or not found.problem
 
 
@@ -148,7 +156,7 @@ def needs_two_versions(spec: GraphSpec) -> bool:
     return False
 
 
-def tells_ties(case: int | str) -> bool:
+def tells_ties(case: Case) -> bool:
     """Look whether what models share is refused exactly where nothing says that they do."""
     document = document_of(case)
     return find_refusals(document) == (set(), {UNDECLARED} if find_shared(document) else set())

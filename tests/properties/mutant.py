@@ -23,8 +23,13 @@ class Mutant:
     change: Change
     killer: str = ""
     """The property that fails; nothing for a mutant that changes no step."""
-    case: int | str = 0
-    """The seed of a random spec for which it fails, or the name of a special one."""
+    case: str = ""
+    """The special spec for which it fails; empty: the one that is kept under the name of the mutant."""
+
+    @property
+    def spec(self) -> str:
+        """Return the name of the spec for which it fails."""
+        return self.case or self.name
 
     @contextmanager
     def applied(self) -> Iterator[None]:

@@ -130,7 +130,6 @@ MUTANTS_OF_ENDINGS = (
         place="timing.firing_sets:_cut",
         change=lambda original: lambda begin, end, cuts: original(begin, end, ()),
         killer="functions",
-        case=0,
     ),
     Mutant(
         name="one-epoch-walked",
@@ -138,6 +137,5 @@ MUTANTS_OF_ENDINGS = (
         place="timing.firing_sets:_Walk._cross_epoch",
         change=lambda original: lambda walk, begin, states: original(walk, begin, states) and states,
         killer="functions",
-        case=12,
     ),
 )

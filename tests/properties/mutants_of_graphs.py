@@ -12,7 +12,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.paths:_find_reaching",
         change=to.change_arguments(to.ignore_stop),
         killer="flags",
-        case=37,
     ),
     Mutant(
         name="inner-path-forgotten",
@@ -28,7 +27,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.paths:_find_derived",
         change=to.change(to.all_reaching),
         killer="retain",
-        case=1,
     ),
     Mutant(
         name="no-retain",
@@ -36,7 +34,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_retained",
         change=to.give({}),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="retain-but-one",
@@ -44,7 +41,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_retained",
         change=to.change(to.retain_but_one),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="retain-for-next",
@@ -52,7 +48,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_retained",
         change=to.change(to.retain_for_next),
         killer="numbers",
-        case=5,
     ),
     Mutant(
         name="retain-but-last",
@@ -60,7 +55,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_retained",
         change=to.change(to.retain_but_last),
         killer="retain",
-        case=0,
     ),
     Mutant(
         name="no-create-graph",
@@ -68,7 +62,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_created",
         change=to.give({}),
         killer="numbers",
-        case=10,
     ),
     Mutant(
         name="record-last",
@@ -76,7 +69,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.pipeline:infer_flags",
         change=to.change(to.record_last),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="freeze-all",
@@ -84,7 +76,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_frozen",
         change=to.change(to.freeze_all),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="freeze-but-first",
@@ -92,7 +83,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_frozen",
         change=to.change_arguments(to.first_path),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="no-freeze",
@@ -100,7 +90,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_frozen",
         change=to.give(frozenset()),
         killer="flags",
-        case=0,
     ),
     Mutant(
         name="detach-but-first",
@@ -108,7 +97,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_detached",
         change=to.change_arguments(to.first_path),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="no-detach",
@@ -116,7 +104,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.flags:find_detached",
         change=to.give(frozenset()),
         killer="flags",
-        case=1,
     ),
     Mutant(
         name="lazy-writes",
@@ -124,7 +111,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.schedule:_Scheduler._is_immediate",
         change=to.give(False),
         killer="earliest",
-        case=0,
     ),
     Mutant(
         name="unprepared",
@@ -132,7 +118,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.schedule:_Scheduler._prepare",
         change=to.give(None),
         killer="fewest",
-        case=14,
     ),
     Mutant(
         name="fewest-as-listed",
@@ -140,7 +125,6 @@ MUTANTS_OF_GRAPHS = (
         place="compile:POLICIES",
         change=to.list_fewest,
         killer="fewest",
-        case=6,
     ),
     Mutant(
         name="free-early",
@@ -148,7 +132,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.assemble:find_releases",
         change=to.change(to.free_early),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="clip-too-late",
@@ -156,7 +139,6 @@ MUTANTS_OF_GRAPHS = (
         place="lower.update:_lower_apply",
         change=to.change_arguments(to.apply_unclipped),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="one-part",
@@ -164,7 +146,6 @@ MUTANTS_OF_GRAPHS = (
         place="lower.update:_lower_apply",
         change=to.change(to.first_part),
         killer="numbers",
-        case=7,
     ),
     Mutant(
         name="policies-swapped",
@@ -172,7 +153,6 @@ MUTANTS_OF_GRAPHS = (
         place="lower.average:buffer_policy",
         change=to.change(to.swap_policies),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="interval-ignored",
@@ -180,7 +160,6 @@ MUTANTS_OF_GRAPHS = (
         place="lower.average:find_interval",
         change=to.give(1),
         killer="numbers",
-        case=48,
     ),
     Mutant(
         name="train-ignored",
@@ -188,7 +167,6 @@ MUTANTS_OF_GRAPHS = (
         place="lower.evaluate:_is_training",
         change=to.change(to.ignore_train),
         killer="numbers",
-        case=14,
     ),
     Mutant(
         name="recomputed-frozen",
@@ -220,7 +198,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.functions:find_eval_averages",
         change=to.give(()),
         killer="numbers",
-        case=8,
     ),
     Mutant(
         name="count-steps",
@@ -228,7 +205,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.activate:_gate",
         change=to.change(to.count_steps),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="pattern-missing",
@@ -236,7 +212,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.functions:enumerate_patterns",
         change=to.change(to.lose_last),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="dead-too-eager",
@@ -244,7 +219,6 @@ MUTANTS_OF_GRAPHS = (
         place="passes.functions:find_firing",
         change=to.change(to.drop_unused),
         killer="numbers",
-        case=22,
     ),
     Mutant(
         name="one-module-in-one-mode",
@@ -260,7 +234,6 @@ MUTANTS_OF_GRAPHS = (
         place="checks.recomputed:find_tied",
         change=to.give(()),
         killer="mistakes",
-        case=76,
     ),
     Mutant(
         name="ties-unseen",

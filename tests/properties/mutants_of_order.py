@@ -13,7 +13,6 @@ MUTANTS_OF_ORDER = (
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.WAR),
         killer="numbers",
-        case=2,
     ),
     Mutant(
         name="no-backward-war",
@@ -21,7 +20,6 @@ MUTANTS_OF_ORDER = (
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.BACKWARD_WAR),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="no-buffer-war",
@@ -29,7 +27,6 @@ MUTANTS_OF_ORDER = (
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.BUFFER_WAR),
         killer="numbers",
-        case=71,
     ),
     Mutant(
         name="no-war-of-followers",
@@ -37,7 +34,6 @@ MUTANTS_OF_ORDER = (
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.BACKWARD_WAR, where=to.is_follower),
         killer="numbers",
-        case=4,
     ),
     Mutant(
         name="no-raw-no-waw",
@@ -45,7 +41,6 @@ MUTANTS_OF_ORDER = (
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.RAW, Hazard.WAW),
         killer="numbers",
-        case=10,
     ),
     Mutant(
         name="ema-early",
@@ -53,7 +48,6 @@ MUTANTS_OF_ORDER = (
         place="passes.order:_implied_edges",
         change=to.give(()),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="ema-after-one",
@@ -61,7 +55,6 @@ MUTANTS_OF_ORDER = (
         place="passes.order:_implied_edges",
         change=to.change(to.keep_first),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="no-after",
@@ -69,7 +62,6 @@ MUTANTS_OF_ORDER = (
         place="passes.order:_declared_edges",
         change=to.change(to.without_forwards),
         killer="numbers",
-        case=13,
     ),
     Mutant(
         name="no-edge-of-every",
@@ -77,7 +69,6 @@ MUTANTS_OF_ORDER = (
         place="passes.order:_declared_edges",
         change=to.change(to.without_every),
         killer="numbers",
-        case=22,
     ),
     Mutant(
         name="after-not-through-data",
@@ -85,7 +76,6 @@ MUTANTS_OF_ORDER = (
         place="ir.mode_graph:close_ordering",
         change=to.change_arguments(to.without_data),
         killer="versions",
-        case=18,
     ),
     Mutant(
         name="absent-forgets",
@@ -93,7 +83,6 @@ MUTANTS_OF_ORDER = (
         place="passes.functions:select_graph",
         change=to.change(to.forget_absent),
         killer="order",
-        case=14,
     ),
     Mutant(
         name="no-edge-over-absent",
@@ -101,7 +90,6 @@ MUTANTS_OF_ORDER = (
         place="passes.order:_find_past_absent",
         change=to.give(()),
         killer="order",
-        case=14,
     ),
     Mutant(
         name="read-too-old",
@@ -109,7 +97,6 @@ MUTANTS_OF_ORDER = (
         place="passes.versions:_read_version",
         change=to.change(to.read_too_old),
         killer="versions",
-        case=23,
     ),
     Mutant(
         name="newest-buffers",
@@ -117,7 +104,6 @@ MUTANTS_OF_ORDER = (
         place="passes.versions:_read_version",
         change=to.change(to.read_newest_buffers),
         killer="numbers",
-        case=14,
     ),
     Mutant(
         name="oldest-buffers",
@@ -125,7 +111,6 @@ MUTANTS_OF_ORDER = (
         place="passes.versions:_read_version",
         change=to.change(to.read_oldest_buffers),
         killer="versions",
-        case=196,
     ),
     Mutant(
         name="statistics-reversed",
@@ -133,7 +118,6 @@ MUTANTS_OF_ORDER = (
         place="passes.versions:order_statistics",
         change=to.change_arguments(to.turn_listing),
         killer="numbers",
-        case=0,
     ),
     Mutant(
         name="untied",
@@ -141,7 +125,6 @@ MUTANTS_OF_ORDER = (
         place="facts.models:find_parameter_cells",
         change=to.change(to.untie),
         killer="numbers",
-        case=41,
     ),
     Mutant(
         name="no-unordered-writes",
@@ -149,7 +132,6 @@ MUTANTS_OF_ORDER = (
         place="checks.versions:find_unordered",
         change=to.give(()),
         killer="mistakes",
-        case=6,
     ),
     Mutant(
         name="no-snapshot",
@@ -157,6 +139,5 @@ MUTANTS_OF_ORDER = (
         place="passes.hazards:_snapshot",
         change=to.change(to.without_clones),
         killer="numbers",
-        case=124,
     ),
 )

@@ -260,7 +260,6 @@ MUTANTS_OF_TERMS = (
         place="passes.pipeline:infer_values",
         change=to.change_arguments(forget_shapes),
         killer="mistakes",
-        case=7,
     ),
     Mutant(
         name="own-terms-unread",

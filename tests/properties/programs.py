@@ -45,12 +45,19 @@ def find_deferred(plan: Plan) -> Iterator[tuple[Function, Apply, Program, Excuse
     """Yield every deferral by a hazard, no verdict: its function, its write, the program without it, an excuse."""
     for function in plan.program.mode("train").functions:
         graph = plan.graphs[function.name]
-        found = [one for one in graph.decisions if one.code == "DEFER" and one.because and not _awaits(one)]
+        hazards = (_without_choice(one) for one in graph.decisions if one.code == "DEFER")
+        found = [one for one in hazards if one.because and not _awaits(one)]
         late = {one.subject: _excuse(plan, one, find_frozen(function)) for one in found}
         for instruction in function.instructions:
             if isinstance(instruction, Apply) and instruction.op in late:
                 hurried = change_function(plan.program, function, _hurry(function, instruction))
                 yield function, instruction, hurried, late[instruction.op]
+
+
+def _without_choice(decision: Decision) -> Decision:
+    """Return a decision without what `defer: end` or the order chose: only hazards can turn out needless."""
+    hazards = tuple(reason for reason in decision.because if reason.edge not in ("defer", "order"))
+    return replace(decision, because=hazards)
 
 
 def _awaits(decision: Decision) -> bool:

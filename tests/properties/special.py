@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from random import Random
+from typing import Any, TypeAlias
 
 from tests.properties.special_endings import ENDING
 from tests.properties.special_moved import MOVED
@@ -334,6 +337,25 @@ SPECIAL: Mapping[str, dict] = {
 }
 
 
-def document_of(case: int | str) -> dict:
-    """Return the special spec of a name, or the random spec of a seed, of the first parts of the language alone."""
-    return SPECIAL[case] if isinstance(case, str) else base_spec(Random(case))
+Kept: TypeAlias = Mapping[str, Any]
+"""A document that once was random, and what was drawn beside it: the code of its mistake, the steps of its epoch."""
+Case: TypeAlias = int | str | Kept
+"""The seed of a random spec, the name of one that is written or kept, or what is kept."""
+KILLING = Path(__file__).with_name("killing")
+"""One kept document for each mutant that random specs kill, named as the mutant."""
+
+
+def kept_of(case: str | Kept) -> Kept:
+    """Return what is kept under a name."""
+    return json.loads((KILLING / f"{case}.json").read_text(encoding="utf-8")) if isinstance(case, str) else case
+
+
+def document_of(case: Case) -> dict[str, Any]:
+    """Return the document of a case; a random one has the first parts of the language alone."""
+    match case:
+        case int():
+            return base_spec(Random(case))
+        case str():
+            return SPECIAL[case] if case in SPECIAL else kept_of(case)["document"]
+        case _:
+            return case["document"]

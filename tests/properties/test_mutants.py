@@ -17,7 +17,7 @@ from tests.properties.killers import PROPERTIES, TESTS, accepts_right, fails, fi
 from tests.properties.mutants import EQUIVALENT, MUTANTS
 from tests.properties.outcomes import OUTCOMES
 from tests.properties.plans import plan_of
-from tests.properties.special import SPECIAL, document_of
+from tests.properties.special import KILLING, SPECIAL, document_of
 from tests.properties.specs import random_spec
 from tests.properties.test_rejections import codes
 
@@ -29,10 +29,15 @@ ELSEWHERE = [pytest.mark.needs("tensorflow")]
     [pytest.param(one, id=one.name, marks=ELSEWHERE if "TensorFlow" in one.killer else ()) for one in MUTANTS],
 )
 def test_a_mutant_is_killed_by_its_property(mutant):
-    assert not fails(mutant.killer, mutant.case)
+    assert not fails(mutant.killer, mutant.spec)
     with mutant.applied():
-        assert fails(mutant.killer, mutant.case)
-    assert not fails(mutant.killer, mutant.case)
+        assert fails(mutant.killer, mutant.spec)
+    assert not fails(mutant.killer, mutant.spec)
+
+
+def test_what_is_kept_is_for_a_mutant_and_has_no_seed():
+    assert {path.stem for path in KILLING.iterdir()} == {one.name for one in MUTANTS if not one.case}
+    assert not SPECIAL.keys() & {one.name for one in MUTANTS if not one.case}
 
 
 def test_every_property_is_asked_for_by_a_test():
@@ -44,7 +49,7 @@ def test_every_property_is_asked_for_by_a_test():
 
 def test_the_page_tells_every_mutant_and_its_property():
     page = (Path(__file__).parents[2] / "docs" / "correctness.md").read_text(encoding="utf-8")
-    rows = [f"| `{one.name}` | {one.says} | {one.killer} | {one.case} |" for one in MUTANTS]
+    rows = [f"| `{one.name}` | {one.says} | {one.killer} | {one.case or 'kept'} |" for one in MUTANTS]
     rows += [f"- `{one.name}`: " for one in EQUIVALENT]
     assert [row for row in rows if row not in page] == []
 

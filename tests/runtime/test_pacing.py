@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from importlib.resources import files
 
 import numpy as np
@@ -106,10 +108,31 @@ def test_others_that_look_at_a_plan_go_on_without_it_too(tmp_path):
     assert execute(["diff", path, path]) == 0
 
 
-def test_what_is_emitted_or_built_must_be_known(tmp_path, capsys):
+@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+@pytest.mark.parametrize(
+    "missing",
+    [
+        {"when": "start: 2 epochs"},
+        {"when": "accumulate: {steps: 3, on_epoch_end: drop}"},
+        {"lr": "{schedule: cosine, from: 0.1, over: 3 epochs}"},
+    ],
+)
+def test_a_file_without_a_length_is_for_reading(tmp_path, capsys, monkeypatch, backend, missing):
+    path = write(tmp_path, **missing, data=USER)
+    assert execute(["emit", str(path), "--backend", backend]) == 0
+    printed = capsys.readouterr()
+    assert "note[E-PACE]" in printed.err
+    assert "This file is for reading, and `build` raises." in printed.out
+    (tmp_path / "emitted_for_reading.py").write_text(printed.out)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "emitted_for_reading", raising=False)
+    module = importlib.import_module("emitted_for_reading")
+    with pytest.raises(ValueError, match=r"E-PACE: .*cannot be counted.*: it is not known how many steps an epoch has"):
+        module.build()
+
+
+def test_what_is_built_must_be_known(tmp_path):
     path = write(tmp_path, when="start: 2 epochs", data=USER)
-    assert execute(["emit", str(path)]) == 1
-    assert "error[E-PACE]" in capsys.readouterr().err
     plan = compile_step(load(path), pending=True)
     with pytest.raises(SpecError, match=r"error\[E-PACE\]"):
         build(plan, device="cpu", allow=["mydata"])

@@ -6,7 +6,15 @@ import ast
 from collections.abc import Iterator
 from functools import reduce
 
-from compiler.ir.instructions import CheckFinite, Commit, ResolveOverflow, TakeAccumulated, Transform
+from compiler.ir.instructions import (
+    CheckFinite,
+    Commit,
+    Evaluate,
+    Gradient,
+    ResolveOverflow,
+    TakeAccumulated,
+    Transform,
+)
 from compiler.ir.program import Function, Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
@@ -113,15 +121,22 @@ def find_open(function: Function) -> frozenset[str]:
 
 
 def find_tainted(function: Function) -> frozenset[str]:
-    """Return the gradient sets of a function with a verdict, and the values derived from them."""
-    checked = {value for each in function.instructions if isinstance(each, CheckFinite) for value in each.gradients}
+    """Return the gradient sets of a function with a verdict, and the values derived from them.
+
+    A gradient op that gives a set with a verdict may give values, too: what makes the set overflow makes these. Sets
+    whose overflow is an error are none of them: there the run ends anyway, and should say where it began.
+    """
+    checks = (each for each in function.instructions if isinstance(each, CheckFinite) and each.overflow != "error")
+    checked = {value for each in checks for value in each.gradients}
     for instruction in reversed(function.instructions):
         if isinstance(instruction, Transform) and instruction.output in checked:
             checked.update(instruction.inputs)
     for instruction in function.instructions:
         match instruction:
-            case Transform(inputs=inputs, output=output) if not checked.isdisjoint(inputs):
-                checked.add(output)
+            case Transform() | Evaluate() if not checked.isdisjoint(instruction.operands) and not instruction.writes:
+                checked.update(instruction.defines)
+            case Gradient() if not checked.isdisjoint(instruction.defines):
+                checked.update(instruction.defines)
             case TakeAccumulated(filled=filled, output=output) if filled:
                 checked.add(output)
             case _:
