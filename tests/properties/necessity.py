@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, partial
 from itertools import pairwise
@@ -122,15 +122,16 @@ class Known:
 
     def try_without(self, text: str, function: Function) -> str:
         """Return what becomes of the steps with another text: an outcome, or nothing where they are the same."""
+        is_met = self._is_met(function)  # a function that never runs changes nothing
         try:
-            is_changed = self._is_changed(text)
+            is_changed = is_met and self._is_changed(text)
         except RuntimeError:
             return "raised"
         if self.is_degenerate:
             return "degenerate"
         if is_changed:
             return "changed"
-        return "" if self._is_met(function) else "unmet"
+        return "" if is_met else "unmet"
 
     def _is_changed(self, text: str) -> bool:
         """Return whether another text gives other numbers; the first that differ are enough."""
@@ -152,15 +153,22 @@ class Known:
 
     def _is_met(self, function: Function) -> bool:
         """Return whether a function is one of those that the steps pick."""
+        picked = self._picked
+        return picked is None or any(fired == function.gated and is_of(turn, function) for turn, fired in picked)
+
+    @cached_property
+    def _picked(self) -> list[tuple[Sequence[str | None], object]] | None:
+        """What fires in each of the steps; None where every step is the same."""
         names = self.ground.execute(self.plan).names
         clock, gates = names.get("clock"), names.get("gates")
-        for turn in find_turns(self.plan.spec, TRAINING) if gates is not None else ():
+        if gates is None:
+            return None
+        picked = []
+        for turn in find_turns(self.plan.spec, TRAINING):
             clock.start(turn[0])
-            fired = gates.fire(*turn)
+            picked.append((turn, gates.fire(*turn)))
             clock.finish()
-            if fired == function.gated and is_of(turn, function):
-                return True
-        return gates is None
+        return picked
 
 
 def undo_deferrals(seeds: Iterable[int], order: str = "listed", ground: Ground = TORCH) -> Undone:
