@@ -27,6 +27,12 @@ AT_ONCE = ("apply", "blend", "assign", "store", "transform")
 Known = tuple[Plan, Mapping, Order, set[tuple[str, str]]]
 
 
+def each(*policies: str) -> pytest.MarkDecorator:
+    """Return the parameter; what one process has planned for one test it need not plan for another."""
+    together = [pytest.param(one, marks=pytest.mark.xdist_group(f"orders {one}"), id=one) for one in policies]
+    return pytest.mark.parametrize("policy", together)
+
+
 @functools.cache
 def orders(seed: int, policy: str) -> tuple[Known, ...]:
     """Return the functions of a random spec's train plan, with what the definition says of their order."""
@@ -96,7 +102,7 @@ def find_live(meaning: Meaning, admitted: set[str]) -> set[str]:
     return live
 
 
-@pytest.mark.parametrize("policy", ["fewest", "listed", "memory"])
+@each("fewest", "listed", "memory")
 def test_no_write_stands_later_than_its_last_predecessor_requires(policy):
     late = []
     for seed in SEEDS:
@@ -120,7 +126,7 @@ def find_idle(plan: Plan, function: Mapping, order: Order, pairs: set[tuple[str,
             yield f"{write} stands behind {sorted(between)}"
 
 
-@pytest.mark.parametrize("policy", ["fewest", "listed", "memory", "latest"])
+@each("fewest", "listed", "memory", "latest")
 def test_every_sequence_keeps_the_order_of_the_definition(policy):
     for seed in SEEDS:
         for _, function, _, pairs in orders(seed, policy):
@@ -151,7 +157,7 @@ def deferred_in(plan: Plan, function: Mapping) -> set[str]:
     return {one.subject for one in plan.graphs[function["name"]].decisions if one.code == "DEFER"}
 
 
-@pytest.mark.parametrize("policy", ["fewest", "listed", "memory"])
+@each("fewest", "listed", "memory")
 def test_deferred_is_what_must_wait_for_something_behind_its_own_gradient(policy):
     counted = 0
     for seed in SEEDS:
@@ -162,6 +168,7 @@ def test_deferred_is_what_must_wait_for_something_behind_its_own_gradient(policy
     assert counted > len(SEEDS) / 2
 
 
+@pytest.mark.xdist_group("orders fewest")
 def test_fewest_is_the_least_of_all_orders_of_up_to_five_updates():
     counted, deferred = 0, 0
     for seed in SEEDS:
