@@ -194,7 +194,9 @@ def disturbed(execution: Executed) -> Executed:
     """Change the last bits of all weights."""
     noise = np.random.default_rng(1)
     for model in execution.models.values():
-        for value in model.parameters():
+        # Modules of PyTorch and ours have parameters, layers of Keras variables.
+        values = model.parameters() if hasattr(model, "parameters") else model.trainable_variables
+        for value in values:
             factor = 1 + LAST_BITS * float(noise.choice([-1, 1]))
             if isinstance(execution, TensorFlowExecution):
                 value.assign(value * factor)
