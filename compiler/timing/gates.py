@@ -84,6 +84,7 @@ def keep_firing(gates: Sequence[Gate], patterns: Iterable[frozenset[str]], alway
     possible = fired | always
 
     def keep(group: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the ops of a group that can fire."""
         return tuple(op for op in group if op in possible)
 
     return tuple(

@@ -19,6 +19,7 @@ from runtime import reopen
 from runtime.cli import execute
 from tests.cli import exported
 
+pytestmark = pytest.mark.xdist_group("exported runs")  # one worker, so that they are trained once
 CLASSIFIER = """graphspec: 1
 name: classifier
 inputs: {image: {shape: [batch, 1, 8, 8]}, label: {shape: [batch], dtype: int64}}

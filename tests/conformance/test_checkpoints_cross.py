@@ -144,6 +144,9 @@ run: {steps: 16, log_every: 4}
 """
 
 
+trained_once = pytest.mark.xdist_group("line")
+
+
 @pytest.fixture(scope="module")
 def line(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Train 16 steps under torch; the same with 8, and 8 under tensorflow, each in a process of its own."""
@@ -168,6 +171,7 @@ def run_alone(folder: Path, *options: str) -> str:
     return done.stdout
 
 
+@trained_once
 def test_a_run_goes_on_under_the_other_backend_and_says_so(line: tuple[Path, str]) -> None:
     folder, told = line
     assert "  changed: backend: torch -> tensorflow\n" in told
@@ -176,6 +180,7 @@ def test_a_run_goes_on_under_the_other_backend_and_says_so(line: tuple[Path, str
     assert [each["backend"] for each in records] == ["torch", "tensorflow"]
 
 
+@trained_once
 def test_a_run_that_crossed_ends_where_one_of_a_single_backend_does(line: tuple[Path, str]) -> None:
     whole, crossed = (
         read_checkpoint(line[0] / name / "checkpoints" / "step-16").arrays for name in ("whole", "crossed")
@@ -185,6 +190,7 @@ def test_a_run_that_crossed_ends_where_one_of_a_single_backend_does(line: tuple[
         np.testing.assert_allclose(crossed[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@trained_once
 def test_a_run_stays_with_its_backend_unless_another_is_asked_for(
     line: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

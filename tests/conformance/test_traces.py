@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
 from compiler import Pace, compile_step
 from graphspec.load import load
 from runtime import Step, build
+from runtime.state import State
 from tests.conformance import traced
 
 SPEC = """
@@ -46,12 +49,21 @@ ACTIVE_SETS = 3
 """Training with one update, training with both, evaluation."""
 
 
-@pytest.fixture(params=RATES)
-def step(request: pytest.FixtureRequest) -> Step:
-    """Return a step whose rate stays, or changes."""
+@cache
+def begun(rate: str) -> tuple[Step, State, int]:
+    """Build a step; return it with its first state, and how often it was traced for that."""
     traced.COUNT[0] = 0
-    plan = compile_step(load(SPEC.replace("LR", RATES[request.param])), "tensorflow", pace=Pace(epoch=1, batch=4))
-    return build(plan, device="cpu", allow=["tests"])
+    plan = compile_step(load(SPEC.replace("LR", RATES[rate])), "tensorflow", pace=Pace(epoch=1, batch=4))
+    step = build(plan, device="cpu", allow=["tests"])
+    return step, step.state(), traced.COUNT[0]
+
+
+@pytest.fixture(params=[pytest.param(rate, marks=pytest.mark.xdist_group(f"traced {rate}")) for rate in RATES])
+def step(request: pytest.FixtureRequest) -> Step:
+    """Return a step whose rate stays, or changes, as it was built."""
+    step, first, traced.COUNT[0] = begun(request.param)
+    step.restore(first)
+    return step
 
 
 def take(step: Step, size: int, mode: str = "train") -> float:

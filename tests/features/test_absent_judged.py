@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from runtime import Step
+from tests.features.cuts import assert_goes_on
 from tests.features.paced import build_paced
 from tests.features.steps import weights
 
@@ -76,11 +77,7 @@ def test_an_epoch_ends_it_too(backend: str) -> None:
 @pytest.mark.parametrize("settings", [(), (WHOLE,), (FLUSH,)])
 def test_a_run_goes_on_in_the_middle_of_a_window(backend: str, settings: tuple[str, ...]) -> None:
     slopes = [1, 2, BAD, BAD, 16, BAD, 32, 64, BAD]
-    for cut in (1, 2, 4, 5, 7):
-        step, other = begin(backend, *settings), begin(backend, *settings)
-        walk(step, slopes[:cut])
-        other.restore(step.state())
-        assert walk(other, slopes[cut:]) == walk(step, slopes[cut:])
+    assert_goes_on(lambda: begin(backend, *settings), walk, slopes, cuts=(1, 2, 4, 5, 7))
 
 
 BESIDE = SPEC.replace(
@@ -100,13 +97,10 @@ BESIDE += """
 def test_a_step_that_only_gathers_is_told_apart_behind_another_update(backend: str, settings: tuple[str, ...]) -> None:
     changed = ("ops.loss.every=3", "ops.step.accumulate.steps=2", *settings)
     step = build_paced(BESIDE, backend, changed, epoch=8)
+    first = step.state()
     assert np.allclose(walk(step, [1, 2, 6, 4]), (-1.5 - 5, 1 - 6 / 2 - 0.5))  # the head has a slope in the third step
     assert weights(step)["other.value"] == -13
-    lost = build_paced(BESIDE, backend, changed, epoch=8)
-    assert np.allclose(walk(lost, [1, 2, BAD, 4]), (-1.5 - (0 if settings else 4), 1.0))
-    assert weights(lost)["other.value"] == -7
-    for cut in (1, 2, 3):
-        first, other = (build_paced(BESIDE, backend, changed, epoch=8) for _ in range(2))
-        walk(first, [1, 2, 6, 4][:cut])
-        other.restore(first.state())
-        assert walk(other, [1, 2, 6, 4][cut:]) == walk(first, [1, 2, 6, 4][cut:])
+    step.restore(first)
+    assert np.allclose(walk(step, [1, 2, BAD, 4]), (-1.5 - (0 if settings else 4), 1.0))
+    assert weights(step)["other.value"] == -7
+    assert_goes_on(lambda: build_paced(BESIDE, backend, changed, epoch=8), walk, [1, 2, 6, 4], cuts=(1, 2, 3))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import batch_norm, mse_loss
 
-from compiler import compile_step
+from compiler import Plan, compile_step
+from compiler.ir.program import Program
 from graphspec import SpecError, load
 from runtime import build, emit
 from tests.features.steps import build_step, set_weights, weights
@@ -95,9 +97,9 @@ def without(text: str) -> str:
     return text.replace(", checkpoint: true", "")
 
 
-def run(text: str, backend: str, order: str, dtype: str = "float64") -> Iterator[tuple[str, np.ndarray]]:
+def run(text: str, plan: Plan, dtype: str = "float64") -> Iterator[tuple[str, np.ndarray]]:
     """Yield all that three steps give and leave."""
-    step = build(compile_step(load(text), backend, order), device="cpu", dtype=dtype, allow=("tests",))
+    step = build(plan, device="cpu", dtype=dtype, allow=("tests",))
     for number in range(3):
         out = step({name: array.astype(dtype) for name, array in draw_batch(text, number).items()})
         yield from ((f"{number} {name}", np.asarray(value)) for name, value in out.items())
@@ -107,10 +109,20 @@ def run(text: str, backend: str, order: str, dtype: str = "float64") -> Iterator
 def assert_alike(text: str, backend: str, dtype: str = "float64") -> None:
     """Compare a spec with itself without checkpoints, where writes come as early and as late as they may."""
     near = {"rtol": 1e-12, "atol": 1e-13} if dtype == "float64" else {"rtol": 1e-6, "atol": 1e-7}
-    for order in ("fewest", "latest"):
-        wanted = dict(run(without(text), backend, order, dtype))
-        for name, value in run(text, backend, order, dtype):
+    wanted = dict(run(without(text), compile_step(load(without(text)), backend), dtype))
+    for plan in distinct(compile_step(load(text), backend, order) for order in ("fewest", "latest")):
+        for name, value in run(text, plan, dtype):
             np.testing.assert_allclose(value, wanted[name], **near, err_msg=name)
+
+
+def distinct(plans: Iterable[Plan]) -> Iterator[Plan]:
+    """Yield the plans whose programs differ by more than the name of their order."""
+    seen: list[Program] = []
+    for plan in plans:
+        program = replace(plan.program, order="")
+        if program not in seen:
+            seen.append(program)
+            yield plan
 
 
 def loop(start: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:

@@ -7,6 +7,7 @@ import pytest
 
 from graphspec import SpecError
 from runtime import Step
+from tests.features.cuts import assert_goes_on
 from tests.features.paced import build_paced
 from tests.features.steps import build_step, weights
 
@@ -94,11 +95,7 @@ def test_reports_tell_of_the_update(backend: str) -> None:
 @pytest.mark.parametrize("word", ["flush", "drop"])
 def test_a_run_goes_on_in_the_middle_of_a_window(backend: str, word: str) -> None:
     settings = (f"ops.step.accumulate={{steps: 4, on_epoch_end: {word}}}",)
-    for cut in (1, 3, 4):
-        step, other = (build_paced(SPEC, backend, settings, epoch=3) for _ in range(2))
-        walk(step, BATCHES[:cut])
-        other.restore(step.state())
-        assert walk(other, BATCHES[cut:]) == walk(step, BATCHES[cut:])
+    assert_goes_on(lambda: build_paced(SPEC, backend, settings, epoch=3), walk, BATCHES, cuts=(1, 3, 4))
 
 
 def test_an_end_that_nobody_can_count_is_refused(backend: str) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from runtime import Step
+from tests.features.cuts import assert_goes_on
 from tests.features.paced import build_paced
 from tests.features.steps import weights
 
@@ -90,8 +91,4 @@ def test_a_window_with_nothing_in_it_is_skipped(backend: str) -> None:
 @pytest.mark.parametrize("settings", [(), (WHOLE,), (DROP,), ("ops.step.every=2",), ("ops.step.every=2", WHOLE)])
 def test_a_run_goes_on_in_the_middle_of_a_window(backend: str, settings: tuple[str, ...]) -> None:
     slopes = [1, BAD, 4, 8, 16, 32, 64, 128, BAD]
-    for cut in (1, 2, 4, 5, 7, 8):
-        step, other = (build_paced(SPEC, backend, settings, epoch=3) for _ in range(2))
-        walk(step, slopes[:cut])
-        other.restore(step.state())
-        assert walk(other, slopes[cut:]) == walk(step, slopes[cut:])
+    assert_goes_on(lambda: build_paced(SPEC, backend, settings, epoch=3), walk, slopes, cuts=(1, 2, 4, 5, 7, 8))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 
 from graphspec import SpecError
+from runtime import Step
+from runtime.state import State
 from tests.features.steps import build_step, set_weights, weights
 
 pytestmark = pytest.mark.row("A16")
@@ -70,9 +74,17 @@ def draw(rows: int, number: int) -> dict[str, np.ndarray]:
     return {name: noise.normal(size=shape) for name, shape in shapes.items()}
 
 
+@lru_cache(maxsize=4)
+def begun(backend: str, count: int) -> tuple[Step, State]:
+    """Build a step; return it with its first state."""
+    step = build_step(NETS, backend, [f"micro_batches={count}"])
+    return step, step.state()
+
+
 def train(backend: str, count: int, rows: int) -> dict[str, np.ndarray]:
     """Return what three steps returned and left behind, in so many micro-batches."""
-    step = build_step(NETS, backend, [f"micro_batches={count}"])
+    step, first = begun(backend, count)
+    step.restore(first)
     found: dict[str, np.ndarray] = {}
     for number in range(3):
         outputs = step(draw(rows, number))
@@ -90,6 +102,7 @@ def test_parts_of_unequal_size_are_one_update(backend: str) -> None:
     assert weights(step)["net.0.weight"].item() == pytest.approx(1 - 0.1 * (28 / 3 + 3), abs=1e-14)
 
 
+@pytest.mark.xdist_group("whole batch")  # one worker, so that the step of the whole batch is built once
 @pytest.mark.parametrize(("count", "rows"), [(2, 8), (3, 7), (5, 5)])
 def test_the_numbers_are_those_of_the_whole_batch(backend: str, count: int, rows: int) -> None:
     whole, parted = train(backend, 1, rows), train(backend, count, rows)

@@ -157,8 +157,15 @@ def run(
     execution: Execution, spec: GraphSpec, modes: Sequence[str], *, overflows: bool = True
 ) -> list[tuple[Values, State]]:
     """Return the outputs and the state after every step, with planted overflows or without."""
+    return list(take(execution, spec, modes, overflows=overflows))
+
+
+def take(
+    execution: Execution, spec: GraphSpec, modes: Sequence[str], *, overflows: bool = True
+) -> Iterator[tuple[Values, State]]:
+    """Take steps one by one; yield the outputs of each, and the state after it."""
     pairs = zip(find_turns(spec, modes), batches(spec, overflows=overflows), strict=False)
-    return [(execution.step(batch, *turn), observe(execution)) for turn, batch in pairs]
+    yield from ((execution.step(batch, *turn), observe(execution)) for turn, batch in pairs)
 
 
 def observe(execution: Execution) -> State:

@@ -75,6 +75,8 @@ def _find_chain(instructions: Sequence[Instruction], write: Apply) -> list[Instr
         maker = makers[value]
         if value in taken or maker in chain or not isinstance(maker, Transform | TakeAccumulated):
             continue
+        if isinstance(maker, Transform) and any("#" in each for each in maker.inputs):
+            continue  # the sum over micro-batches is the gradient as it was taken
         chain.append(maker)
         if isinstance(maker, Transform):
             pending.extend(maker.inputs)

@@ -71,7 +71,7 @@ def defers_right(case: Case) -> bool:
     return all(
         deferred_in(plan, function) == order.find_late(find_sequence(function), pairs)
         for plan, function, order, pairs in orders_of(document_of(case), "listed")
-        if derives_all(order)
+        if derives_all(plan, function, order)
     )
 
 
@@ -80,7 +80,7 @@ def defers_least(case: Case) -> bool:
     return all(
         len(deferred_in(plan, function)) == order.find_fewest(pairs)
         for plan, function, order, pairs in orders_of(document_of(case), "fewest")
-        if derives_all(order) and 2 <= len(order.updates) <= 5
+        if derives_all(plan, function, order) and 2 <= len(order.updates) <= 5
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from random import Random
 
@@ -17,7 +17,7 @@ from compiler import Plan
 from compiler.ir.program import Function
 from graphspec.diagnostics import SpecError
 from tests.oracle.optimizers import DegenerateError
-from tests.properties.agreement import find_difference, find_turns, run, run_oracle
+from tests.properties.agreement import find_difference, find_turns, run, run_oracle, take
 from tests.properties.awaiting import Awaiting, Steps, find_awaiting, is_of, run_planted
 from tests.properties.execution import Execution
 from tests.properties.plans import plan_of
@@ -96,28 +96,48 @@ BASE = Ground(plan=partial(plan_seed, make=base_spec), plan_for_torch=partial(pl
 """The specs of the first parts of the language alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Known:
-    """A plan, and the steps that it gives."""
+    """A plan, and the steps that it gives, which are taken once something is compared with them."""
 
     ground: Ground
 
     seed: int
     plan: Plan
-    steps: Steps
-    is_degenerate: bool
+    plan_for_torch: Plan
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps as they are meant."""
+        return run(self.ground.execute(self.plan), self.plan.spec, TRAINING, overflows=False)
+
+    @cached_property
+    def is_degenerate(self) -> bool:
+        """Whether the oracle says nothing of the spec that could be compared."""
+        try:
+            run_oracle(self.plan_for_torch.spec, Execution(self.plan_for_torch).shapes(), TRAINING)
+        except DegenerateError:
+            return True
+        return False
 
     def try_without(self, text: str, function: Function) -> str:
         """Return what becomes of the steps with another text: an outcome, or nothing where they are the same."""
+        is_met = self._is_met(function)  # a function that never runs changes nothing
         try:
-            wrong = run(self.ground.execute(self.plan, text), self.plan.spec, TRAINING, overflows=False)
+            is_changed = is_met and self._is_changed(text)
         except RuntimeError:
             return "raised"
         if self.is_degenerate:
             return "degenerate"
-        if find_difference(wrong, self.steps):
+        if is_changed:
             return "changed"
-        return "" if self._is_met(function) else "unmet"
+        return "" if is_met else "unmet"
+
+    def _is_changed(self, text: str) -> bool:
+        """Return whether another text gives other numbers; the first that differ are enough."""
+        steps = take(self.ground.execute(self.plan, text), self.plan.spec, TRAINING, overflows=False)
+        # The wrong step comes first: where it raises, there is nothing to compare.
+        return any(find_difference([wrong], [self.steps[at]]) for at, wrong in enumerate(steps))
 
     def try_planted(self, awaiting: Awaiting) -> str:
         """Return what becomes of steps in which another update overflows, where one does not wait for its verdict."""
@@ -133,15 +153,22 @@ class Known:
 
     def _is_met(self, function: Function) -> bool:
         """Return whether a function is one of those that the steps pick."""
+        picked = self._picked
+        return picked is None or any(fired == function.gated and is_of(turn, function) for turn, fired in picked)
+
+    @cached_property
+    def _picked(self) -> list[tuple[Sequence[str | None], object]] | None:
+        """What fires in each of the steps; None where every step is the same."""
         names = self.ground.execute(self.plan).names
         clock, gates = names.get("clock"), names.get("gates")
-        for turn in find_turns(self.plan.spec, TRAINING) if gates is not None else ():
+        if gates is None:
+            return None
+        picked = []
+        for turn in find_turns(self.plan.spec, TRAINING):
             clock.start(turn[0])
-            fired = gates.fire(*turn)
+            picked.append((turn, gates.fire(*turn)))
             clock.finish()
-            if fired == function.gated and is_of(turn, function):
-                return True
-        return gates is None
+        return picked
 
 
 def undo_deferrals(seeds: Iterable[int], order: str = "listed", ground: Ground = TORCH) -> Undone:
@@ -183,24 +210,13 @@ def undo_retains(seeds: Iterable[int], order: str = "fewest", ground: Ground = T
 
 
 def find_known(seeds: Iterable[int], order: str, ground: Ground) -> Iterator[Known]:
-    """Yield the plans of random specs with their steps; a spec that is rejected has none."""
+    """Yield the plans of random specs; a spec that is rejected has none."""
     for seed in seeds:
         try:
             plan, plan_for_torch = ground.plan(seed, order), ground.plan_for_torch(seed, order)
         except SpecError:
             continue
-        steps = run(ground.execute(plan), plan.spec, TRAINING, overflows=False)
-        is_degenerate = _is_degenerate(plan_for_torch)
-        yield Known(ground=ground, seed=seed, plan=plan, steps=steps, is_degenerate=is_degenerate)
-
-
-def _is_degenerate(plan: Plan) -> bool:
-    """Return whether the oracle says nothing of a spec that could be compared."""
-    try:
-        run_oracle(plan.spec, Execution(plan).shapes(), TRAINING)
-    except DegenerateError:
-        return True
-    return False
+        yield Known(ground=ground, seed=seed, plan=plan, plan_for_torch=plan_for_torch)
 
 
 def _moves(known: Known, models: list[str]) -> bool:

@@ -34,8 +34,8 @@ def find_sequence(function: Mapping) -> list[str]:
             case "accumulate":
                 name = f"{one['op']}.gather"
                 nodes = [*(other for other in nodes if other != name), name]  # the last of several
-            case "take_accumulated" | "reset_accumulator":
-                pass  # a part of the write, or what an epoch forgets
+            case "take_accumulated" | "reset_accumulator" | "restore_accumulator":
+                pass  # a part of the write, or what an epoch forgets or a skipped update gives back
             case "transform" if one["op"] in function["active"]:
                 pass  # a clip, or the joining of sets: a part of the write
             case "release" | "return" | "emit" | "check_finite" | "resolve_overflow":

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from compiler import Plan
-from compiler.ir.instructions import Apply, CheckFinite, Commit, Gradient, Instruction
+from compiler.ir.instructions import Apply, CheckFinite, Commit, Gradient, Instruction, Transform
 from compiler.ir.program import Function, Mode, Program
 from compiler.ir.step_graph import Because, Decision, StepGraph
 from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
@@ -46,7 +46,7 @@ def find_deferred(plan: Plan) -> Iterator[tuple[Function, Apply, Program, Excuse
     for function in plan.program.mode("train").functions:
         graph = plan.graphs[function.name]
         hazards = (_without_choice(one) for one in graph.decisions if one.code == "DEFER")
-        found = [one for one in hazards if one.because and not _awaits(one)]
+        found = [one for one in hazards if one.because and not _awaits(one, graph)]
         late = {one.subject: _excuse(plan, one, find_frozen(function)) for one in found}
         for instruction in function.instructions:
             if isinstance(instruction, Apply) and instruction.op in late:
@@ -60,9 +60,15 @@ def _without_choice(decision: Decision) -> Decision:
     return replace(decision, because=hazards)
 
 
-def _awaits(decision: Decision) -> bool:
-    """Return whether a write waits for verdicts of others."""
-    return any(reason.edge == "verdict" for reason in decision.because)
+def _awaits(decision: Decision, graph: StepGraph) -> bool:
+    """Return whether a write waits for verdicts of others, or for a penalty that is only added where these skip it."""
+    conditional = {node.op for node in graph.nodes.values() if is_conditional(node)}
+    return any(reason.edge == "verdict" or reason.op in conditional for reason in decision.because)
+
+
+def is_conditional(instruction: Instruction) -> bool:
+    """Return whether an instruction adds a penalty only where verdicts say that earlier updates are skipped."""
+    return isinstance(instruction, Transform) and bool(instruction.unless)
 
 
 def find_frozen(function: Function) -> frozenset[str]:

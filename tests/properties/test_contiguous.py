@@ -6,6 +6,7 @@ import pytest
 
 from tests.properties.contiguous import OUTCOMES, find_broken, find_plans, try_plans
 
+pytestmark = pytest.mark.xdist_group("contiguous")  # one worker, so that the specs are tried once
 SEEDS = (*range(20), 71, 77, 183)
 """Twenty random specs, and some that need clones of buffers."""
 

@@ -16,6 +16,7 @@ from graphspec.diagnostics import SpecError
 from tests.oracle.meaning import WRITERS, Meaning, Versions
 from tests.oracle.order import Order
 from tests.properties.plans import find_cloned, find_sequence, plan_of
+from tests.properties.programs import is_conditional
 from tests.properties.specs import random_spec
 
 SEEDS = range(80)
@@ -24,6 +25,12 @@ AT_ONCE = ("apply", "blend", "assign", "store", "transform")
 
 
 Known = tuple[Plan, Mapping, Order, set[tuple[str, str]]]
+
+
+def each(*policies: str) -> pytest.MarkDecorator:
+    """Return the parameter; what one process has planned for one test it need not plan for another."""
+    together = [pytest.param(one, marks=pytest.mark.xdist_group(f"orders {one}"), id=one) for one in policies]
+    return pytest.mark.parametrize("policy", together)
 
 
 @functools.cache
@@ -95,7 +102,7 @@ def find_live(meaning: Meaning, admitted: set[str]) -> set[str]:
     return live
 
 
-@pytest.mark.parametrize("policy", ["fewest", "listed", "memory"])
+@each("fewest", "listed", "memory")
 def test_no_write_stands_later_than_its_last_predecessor_requires(policy):
     late = []
     for seed in SEEDS:
@@ -119,7 +126,7 @@ def find_idle(plan: Plan, function: Mapping, order: Order, pairs: set[tuple[str,
             yield f"{write} stands behind {sorted(between)}"
 
 
-@pytest.mark.parametrize("policy", ["fewest", "listed", "memory", "latest"])
+@each("fewest", "listed", "memory", "latest")
 def test_every_sequence_keeps_the_order_of_the_definition(policy):
     for seed in SEEDS:
         for _, function, _, pairs in orders(seed, policy):
@@ -135,9 +142,14 @@ def find_moved(function: Mapping) -> set[str]:
     return {one["op"] for one in transforms if one["op"] not in one["outputs"]}
 
 
-def derives_all(order: Order) -> bool:
-    """Return whether every update takes the gradient of its own loss and may be written at once."""
+def derives_all(plan: Plan, function: Mapping, order: Order) -> bool:
+    """Return whether every update takes the gradient of its own loss and may be written at once.
+
+    A penalty that is only added where earlier updates are skipped waits for their verdicts, and their writes for it.
+    """
     updates = [order.ops[name] for name in order.updates]
+    if any(map(is_conditional, plan.graphs[function["name"]].nodes.values())):
+        return False
     return all(op.loss is not None and op.defer == "auto" and op.shared is None for op in updates)
 
 
@@ -145,22 +157,23 @@ def deferred_in(plan: Plan, function: Mapping) -> set[str]:
     return {one.subject for one in plan.graphs[function["name"]].decisions if one.code == "DEFER"}
 
 
-@pytest.mark.parametrize("policy", ["fewest", "listed", "memory"])
+@each("fewest", "listed", "memory")
 def test_deferred_is_what_must_wait_for_something_behind_its_own_gradient(policy):
     counted = 0
     for seed in SEEDS:
         for plan, function, order, pairs in orders(seed, policy):
-            if derives_all(order):
+            if derives_all(plan, function, order):
                 assert deferred_in(plan, function) == order.find_late(find_sequence(function), pairs), seed
                 counted += 1
     assert counted > len(SEEDS) / 2
 
 
+@pytest.mark.xdist_group("orders fewest")
 def test_fewest_is_the_least_of_all_orders_of_up_to_five_updates():
     counted, deferred = 0, 0
     for seed in SEEDS:
         for plan, function, order, pairs in orders(seed, "fewest"):
-            if derives_all(order) and 2 <= len(order.updates) <= 5:
+            if derives_all(plan, function, order) and 2 <= len(order.updates) <= 5:
                 found = len(deferred_in(plan, function))
                 assert found == order.find_fewest(pairs), seed
                 counted, deferred = counted + 1, deferred + found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from tests.oracle.order import Order
 from tests.properties.plans import find_updates
 from tests.properties.test_order import SEEDS, orders
@@ -22,6 +24,7 @@ def find_sharing(taken: list[str], order: Order) -> set[str]:
     return {name for index, name in enumerate(taken) if any(paths[index] & later for later in paths[index + 1 :])}
 
 
+@pytest.mark.xdist_group("orders fewest")
 def test_a_gradient_keeps_its_graph_iff_a_later_one_shares_its_path():
     kept = 0
     for seed in SEEDS:
