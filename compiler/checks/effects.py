@@ -107,10 +107,14 @@ def check_clip_scope(graph: ModeGraph) -> Iterator[Diagnostic]:
 
 
 def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[Diagnostic]:
-    """Yield W-DEAD for an op that fires in no mode, given the ops that fire by mode."""
+    """Yield W-DEAD for an op that fires in no mode, given the ops that fire by mode.
+
+    One of a block is reported if it fires in no use of it.
+    """
     firing = frozenset[str]().union(*live.values())
+    needed = {_find_written(spec, name) for name in firing & spec.ops.keys()}
     for name, op in spec.ops.items():
-        if name in firing:
+        if name in firing or _find_written(spec, name) in needed - {None}:
             continue
         match op:
             case EmaOp(ema=source) | CopyOp(copy_=source):
@@ -120,7 +124,14 @@ def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[
                 message = f"nothing uses '{name}': it never runs"
                 help = "use its value, list it under `outputs:`, or remove it"
         span = span_of(spec, name)
+        needed.add(_find_written(spec, name))
         yield Diagnostic(code="W-DEAD", severity="warning", message=message, span=span, label="never runs", help=help)
+
+
+def _find_written(spec: GraphSpec, name: str) -> Span | None:
+    """Return where an op is written, the same for all uses of its block; None where that is not known."""
+    span = span_of(spec, name)
+    return None if span is None else replace(span, via=())
 
 
 def check_defer_never(spec: GraphSpec, graph: StepGraph, decisions: tuple[Decision, ...]) -> Iterator[Diagnostic]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag, field_validator, model_validator
 
 from graphspec.declare.base import Declaration, NotBuilt, below, not_built, problem
+from graphspec.declare.blocks import BlockSpec
 from graphspec.declare.compat import Compat, fill_model, fill_op
 from graphspec.declare.data import DataField, DataSource, TrainingSets
 from graphspec.declare.fields import NamesOrNone, Value, at_least_one
@@ -102,6 +103,8 @@ class GraphSpec(Declaration):
     """The name of the spec, used in titles and file names."""
     vars: dict[str, Value] = {}
     """Constants, used elsewhere as `${name}`."""
+    blocks: dict[str, BlockSpec] = {}
+    """Parts of the step that are written once and used several times; a spec that was read has none left."""
     inputs: dict[str, InputSpec] = {}
     """The tensors of a batch."""
     state: dict[str, StateSpec] = {}

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from graphspec.check.schema_errors import explain_validation
 from graphspec.declare.blocks import BlockSpec, UseOp
-from graphspec.declare.graph import find_kinds
+from graphspec.declare.graph import Ops, find_kinds
 from graphspec.declare.ops import KINDS
 from graphspec.declare.ops.base import OpBase, Reference
 from graphspec.diagnostics import Diagnostic, SpecError
@@ -42,6 +42,10 @@ class _Blocks(BaseModel):
 
 class _Uses(BaseModel):
     ops: dict[str, UseOp]
+
+
+class _Ops(BaseModel):
+    ops: Ops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,7 +381,8 @@ class _Binder:
         """Return a copied op with its names bound, and with the common fields of its use."""
         op, data = _parse(self._ops[name]), self._ops[name]
         if op is None or not isinstance(data, dict):
-            return data  # what is wrong with it is reported where all ops are read
+            self._explain(name)
+            return data
         for reference in op.references():
             data = _put(data, reference.path, self._resolve(reference, name, scope))
         data = self._follow_uses(data)
@@ -438,6 +443,13 @@ class _Binder:
                     label = did_you_mean(inner, block.outputs)
                     self._report("GS065", message, ("ops", name, *reference.path), label=label, help=help)
         return self._follow_uses(data)
+
+    def _explain(self, name: str) -> None:
+        """Report what is wrong with a copied op that cannot be read: its names are not bound, so nothing else is."""
+        try:
+            _validate(_Ops, {"ops": {name: self._ops[name]}}, self._document)
+        except SpecError as error:
+            self._problems.extend(error.diagnostics)
 
     def _follow_uses(self, data: dict[str, Plain]) -> dict[str, Plain]:
         """Return an op that is after all ops of a use where it is after the use."""

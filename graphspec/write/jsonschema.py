@@ -14,6 +14,7 @@ from typing import TypeAlias, assert_never, cast
 
 from pydantic import JsonValue
 
+from graphspec.declare.blocks import UseOp
 from graphspec.declare.fields import NAME_PATTERN, OP_PATTERN, PATH_PATTERN
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.layers import LAYERS
@@ -289,13 +290,21 @@ def build_schema() -> Json:
     kept = {name: item for name, item in common.items() if name not in ("schedule", "every", "start", "until")}
     definitions["ScheduleOp"] = {**op, "properties": {**curve, **kept}, "required": ["schedule"]}
     definitions.pop("FunctionName")  # written out with the names of each family
+    use = _read(UseOp.model_json_schema())
+    use.pop("$defs")
+    definitions["UseOp"] = use
     whole = {name: _finish(name, item) for name, item in definitions.items()}
     root = _each(_clean, schema)
     properties = cast("dict[str, Json]", root["properties"])
     for section in ("inputs", "models", "ops", "data"):
         properties[section]["propertyNames"] = {"pattern": OP_PATTERN if section == "ops" else NAME_PATTERN}
     kinds = cast("Json", properties["ops"]["additionalProperties"])["oneOf"]
-    properties["ops"] |= {"additionalProperties": {"anyOf": kinds}, "minProperties": 1}
+    use_op: JsonValue = {"$ref": "#/$defs/UseOp"}
+    some: JsonValue = {"anyOf": [*cast("list[JsonValue]", kinds), use_op]}
+    ops: Json = {**properties["ops"], "additionalProperties": some, "minProperties": 1}
+    properties["ops"] = ops
+    block = cast("dict[str, JsonValue]", whole["BlockSpec"]["properties"])
+    block["ops"] = {**ops, "description": "Its ops. They name its inputs, each other, and models."}
     ordered: dict[str, JsonValue] = {name: whole[name] for name in sorted(whole)}
     head: Json = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Stepgraph graph spec"}
     return {**head, **_each(_accept_variables, root), "$defs": {**ordered, "Variable": {**_DEFINITIONS["Variable"]}}}
