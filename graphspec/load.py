@@ -14,6 +14,7 @@ from graphspec.check.validate import validate
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError, require_kind, sort_diagnostics
 from graphspec.expand.blocks import bind_uses, copy_blocks
+from graphspec.expand.includes import include_files
 from graphspec.limits import Limits
 from graphspec.read.interpolation import interpolate
 from graphspec.read.overrides import override
@@ -23,12 +24,19 @@ STANDARD = Limits()
 
 
 def load(
-    source: Path | str, overrides: Sequence[str] = (), *, name: str | None = None, limits: Limits = STANDARD
+    source: Path | str,
+    overrides: Sequence[str] = (),
+    *,
+    name: str | None = None,
+    root: Path | None = None,
+    limits: Limits = STANDARD,
 ) -> GraphSpec:
     """Return the checked spec in a YAML or JSON file, or in a text, with overrides applied.
 
     A string with a line break, or one that begins with `{`, is a text; any other is the path of a file. Messages call
-    the document ``name``, by default the path of the file. An override is `path=value`, as in `vars.lr=1e-3`.
+    the document ``name``, by default the path of the file. An override is `path=value`, as in `vars.lr=1e-3`. What the
+    document includes lies below ``root``: by default the nearest folder with a `.git` or `pyproject.toml`, else its
+    own.
 
     Raises SpecError with every problem of the document.
 
@@ -41,7 +49,9 @@ def load(
     require_kind(source, (Path, str), "`load` takes a path, or a text", help)
     is_text = isinstance(source, str) and ("\n" in source or source.startswith("{"))
     named = source if is_text else Path(source)
-    document = override(read_document(named, name=name, limits=limits), overrides, limits=limits)
+    document = read_document(named, name=name, limits=limits)
+    document = include_files(document, named if isinstance(named, Path) else None, root, limits)
+    document = override(document, overrides, limits=limits)
     expansion = copy_blocks(document, limits=limits)
     document = bind_uses(replace(expansion, document=interpolate(expansion.document)))
     spec, diagnostics = check_document(document)

@@ -101,6 +101,8 @@ class GraphSpec(Declaration):
     """The version of the language."""
     name: str
     """The name of the spec, used in titles and file names."""
+    include: NamesOrNone | None = None
+    """Files whose blocks, models and variables are as if they were written here; a spec that was read has none left."""
     vars: dict[str, Value] = {}
     """Constants, used elsewhere as `${name}`."""
     blocks: dict[str, BlockSpec] = {}

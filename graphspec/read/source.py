@@ -128,11 +128,13 @@ class Document:
     places: Mapping[Path, Place]
     assignments: Mapping[str, str] = field(default_factory=dict[str, str])
     """The texts of overrides, by the names that their places have for a file."""
+    others: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The texts of files that it includes."""
 
     @property
     def texts(self) -> Mapping[str, str]:
         """Return every text that a place of this document is in, by file name."""
-        return {self.file: self.text, **self.assignments}
+        return {self.file: self.text, **self.assignments, **self.others}
 
     def key_span(self, path: Path) -> Span:
         """Return where the key of a path stands; of what has none, where its value does."""

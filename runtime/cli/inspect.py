@@ -14,7 +14,7 @@ import typer
 
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from runtime.cli.options import Backend, BackendOption, Mode, Order, OrderOption, Output, Overrides, SpecPath
+from runtime.cli.options import Backend, BackendOption, Mode, Order, OrderOption, Output, Overrides, Root, SpecPath
 from runtime.folder import cannot_write
 from runtime.problems import problem
 from runtime.terminal import complain, counted, say, show, show_error
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from graphspec.declare.graph import GraphSpec
 
 
-def make_plan(path: Path, overrides: Sequence[str] | None, backend: Backend, order: Order) -> Plan:
+def make_plan(
+    path: Path, overrides: Sequence[str] | None, backend: Backend, order: Order, root: Path | None = None
+) -> Plan:
     """Return the plan of a spec after printing its warnings; raise SpecError with every problem of it.
 
     What needs a length that only a run knows becomes a note.
@@ -34,7 +36,7 @@ def make_plan(path: Path, overrides: Sequence[str] | None, backend: Backend, ord
     from compiler import compile_step
     from graphspec.load import load
 
-    spec = load(path, overrides or ())
+    spec = load(path, overrides or (), root=root)
     plan = compile_step(
         spec, backend=backend.value, order=order.value, pace=find_declared_pace(spec, path), pending=True
     )
@@ -78,9 +80,10 @@ def plan(
     mode: ModeOption = Mode.train,
     form: PlanFormatOption = PlanFormat.text,
     output: Output = None,
+    root: Root = None,
 ) -> None:
     """Show what happens in a step, in what order, and why."""
-    made = make_plan(spec, overrides, backend, order)
+    made = make_plan(spec, overrides, backend, order, root)
     modes = [program.mode for program in made.program.modes]
     if mode.value not in modes:
         message = f"the step has no mode {mode.value!r}: nothing that it returns is computed there"
@@ -117,9 +120,10 @@ def explain(
     backend: BackendOption = Backend.torch,
     order: OrderOption = Order.fewest,
     output: Output = None,
+    root: Root = None,
 ) -> None:
     """Tell why an op stands where it stands in the step."""
-    made = make_plan(spec, overrides, backend, order)
+    made = make_plan(spec, overrides, backend, order, root)
     try:
         text = made.explain(op)
     except KeyError as error:
@@ -135,11 +139,12 @@ def check(
     overrides: Overrides = None,
     backend: BackendOption = Backend.torch,
     order: OrderOption = Order.fewest,
+    root: Root = None,
 ) -> None:
     """Find every problem of one or more specs; runs nothing and imports nothing that they name."""
     is_sound = True
     for path in specs:
-        opened = _open(path, overrides or (), backend, order)
+        opened = _open(path, overrides or (), backend, order, root)
         if opened is None or opened.plan is None:
             is_sound = False
             continue
@@ -159,11 +164,12 @@ def emit(
     backend: BackendOption = Backend.torch,
     order: OrderOption = Order.fewest,
     output: Output = None,
+    root: Root = None,
 ) -> None:
     """Write the step as a Python file that needs the framework alone."""
     from runtime import api
 
-    deliver(api.emit(make_plan(spec, overrides, backend, order)), output)
+    deliver(api.emit(make_plan(spec, overrides, backend, order, root)), output)
 
 
 class RenderFormat(StrEnum):
@@ -177,14 +183,18 @@ RenderFormatOption: TypeAlias = Annotated[RenderFormat, typer.Option("--format",
 
 
 def render(
-    spec: SpecPath, overrides: Overrides = None, form: RenderFormatOption = RenderFormat.yaml, output: Output = None
+    spec: SpecPath,
+    overrides: Overrides = None,
+    form: RenderFormatOption = RenderFormat.yaml,
+    output: Output = None,
+    root: Root = None,
 ) -> None:
     """Print a spec with its overrides, every default and every interpolation written out."""
     from graphspec.load import load
     from graphspec.write.render import render as write
     from graphspec.write.render import to_plain
 
-    loaded = load(spec, overrides or ())
+    loaded = load(spec, overrides or (), root=root)
     if form is RenderFormat.yaml:
         text = write(loaded)
     else:
@@ -239,12 +249,13 @@ def diff(
     order: OrderOption = Order.fewest,
     form: DiffFormatOption = DiffFormat.text,
     output: Output = None,
+    root: Root = None,
 ) -> None:
     """Show what changes from one spec to another: declarations, schedule, versions and reasons."""
     from compiler.plan.diff import compare_plans, export_difference, format_difference
     from runtime.train.resume import compare_specs
 
-    opened = [_open(old, (), backend, order), _open(new, overrides or (), backend, order)]
+    opened = [_open(old, (), backend, order, root), _open(new, overrides or (), backend, order, root)]
     sides = [side for side in opened if side is not None]
     if len(sides) < 2:
         raise typer.Exit(1)
@@ -266,13 +277,13 @@ def diff(
     deliver(json.dumps(whole, indent=2, ensure_ascii=False), output)
 
 
-def _open(path: Path, overrides: Sequence[str], backend: Backend, order: Order) -> _Opened | None:
+def _open(path: Path, overrides: Sequence[str], backend: Backend, order: Order, root: Path | None) -> _Opened | None:
     """Return a spec and its plan after printing what is wrong with it; None where it cannot be read."""
     from compiler import compile_step
     from graphspec.load import load
 
     try:
-        spec = load(path, overrides)
+        spec = load(path, overrides, root=root)
     except SpecError as error:
         show_error(error)
         return None

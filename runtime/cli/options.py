@@ -44,6 +44,10 @@ Overrides: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("-s", "--set", metavar="KEY=VALUE", help="Override a value: -s vars.lr=1e-3. May be repeated."),
 ]
+Root: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The folder that `include` does not leave (default: that of the project)."),
+]
 BackendOption: TypeAlias = Annotated[Backend, typer.Option("--backend", help="The framework the step is made for.")]
 OrderOption: TypeAlias = Annotated[Order, typer.Option("--order", help="Which legal order of the updates is taken.")]
 Output: TypeAlias = Annotated[

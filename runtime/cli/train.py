@@ -23,6 +23,7 @@ from runtime.cli.options import (
     Order,
     OrderOption,
     Overrides,
+    Root,
     RunFolder,
     SpecPath,
     Xla,
@@ -78,6 +79,7 @@ def run(
     xla: Xla = False,
     allow: Allow = None,
     plain: PlainOption = False,
+    root: Root = None,
 ) -> None:
     """Train: run the spec's step on its data, and write metrics, curves, pictures and checkpoints."""
     # OpenMP's threads spin while they wait; where another process needs the cores, that makes small steps some twenty
@@ -88,7 +90,7 @@ def run(
 
     request = Request(
         path=spec,
-        spec=load(spec, overrides or ()),
+        spec=load(spec, overrides or (), root=root),
         overrides=tuple(overrides or ()),
         backend=None if backend is None else backend.value,
         order=order.value,
