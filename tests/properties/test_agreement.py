@@ -36,7 +36,7 @@ from tests.properties.tapped import TAPPED
 CHUNKS = 10
 ELSEWHERE = range(1, 5)
 """The chunks that run on TensorFlow too, where it is installed; of the first, tests/conformance takes twenty steps."""
-SPECS = int(os.environ.get("STEPGRAPH_SPECS", "300"))
+SPECS = int(os.environ.get("STEPGRAPH_SPECS", "200"))
 """How many random specs are tried; a smaller number for a quick look."""
 
 
@@ -85,7 +85,7 @@ def test_gradients_by_inner_results_are_those_of_the_definition(name):
 
 def find_silent_mistakes() -> Iterator[tuple[Plan, list]]:
     """Yield steps that write one update too early without raising anything."""
-    for seed in range(25):
+    for seed in range(100):
         try:
             plan = plan_of(random_spec(Random(seed)), "listed")
         except SpecError:
@@ -103,5 +103,6 @@ def test_the_oracle_finds_updates_that_are_written_too_early():
         with suppress(DegenerateError):
             meant = run_oracle(plan.spec, Execution(plan).shapes(), modes_of(plan))
             told.append(find_difference(found, meant, is_single(plan.spec)) != "")
-    assert len(told) >= 5
-    assert all(told)
+        if len(told) == 5:
+            break
+    assert told == [True] * 5
