@@ -13,7 +13,8 @@ from graphspec.check.schema_errors import explain_validation
 from graphspec.check.validate import validate
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError, require_kind, sort_diagnostics
-from graphspec.expand.blocks import bind_uses, copy_blocks
+from graphspec.expand.bindings import bind_uses
+from graphspec.expand.copies import copy_blocks
 from graphspec.expand.includes import include_files
 from graphspec.limits import Limits
 from graphspec.read.interpolation import interpolate

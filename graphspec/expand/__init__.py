@@ -1,1 +1,1 @@
-"""What makes one flat document of one with blocks."""
+"""What makes one flat document of one with includes and blocks."""

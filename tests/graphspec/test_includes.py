@@ -1,4 +1,4 @@
-"""Includes: what other files share is as if it were written in the document, and nothing outside of the root is read."""
+"""Includes: what other files share is as if it were written in the document; nothing outside of the root is read."""
 
 from __future__ import annotations
 
@@ -81,19 +81,75 @@ def test_a_mistake_in_an_included_file_is_told_there(folder):
     ("name", "before", "after", "message", "file", "marked"),
     [
         ("main.yaml", "shared/nets.json", "shared/net.json", "there is no file", "main.yaml", "shared/net.json"),
-        ("main.yaml", "shared/nets.json", "https://a.b/c.yaml", "'https://a.b/c.yaml' is an address", "main.yaml", "https://a.b/c.yaml"),
-        ("main.yaml", "shared/nets.json", "../../other.yaml", "'../../other.yaml' lies outside of the folder", "main.yaml", "../../other.yaml"),
+        (
+            "main.yaml",
+            "shared/nets.json",
+            "https://a.b/c.yaml",
+            "'https://a.b/c.yaml' is an address",
+            "main.yaml",
+            "https://a.b/c.yaml",
+        ),
+        (
+            "main.yaml",
+            "shared/nets.json",
+            "../../other.yaml",
+            "'../../other.yaml' lies outside of the folder",
+            "main.yaml",
+            "../../other.yaml",
+        ),
         ("main.yaml", "shared/nets.json", "3", "expected the path of a file, found the number 3", "main.yaml", "3"),
-        ("main.yaml", "shared/nets.json", "main.yaml", "files include each other: main.yaml -> main.yaml", "main.yaml", "main.yaml"),
-        ("shared/numbers.yaml", "vars", "include: [blocks.yaml]\nvars", "files include each other: blocks.yaml -> numbers.yaml -> blocks.yaml", "shared/numbers.yaml", "blocks.yaml"),
-        ("main.yaml", "own: 2", "base: 2", "'base' of `vars` is declared twice: here and at", "shared/numbers.yaml", "base"),
-        ("shared/nets.json", '{"models"', '{"vars": {"base": 1}, "models"', "'base' of `vars` is declared twice: here and at", "shared/nets.json", '"base"'),
-        ("shared/nets.json", '{"models"', '{"ops": {}, "models"', "an included file shares `blocks`, `models` and `vars`, found 'ops'", "shared/nets.json", '"ops"'),
+        (
+            "main.yaml",
+            "shared/nets.json",
+            "main.yaml",
+            "files include each other: main.yaml -> main.yaml",
+            "main.yaml",
+            "main.yaml",
+        ),
+        (
+            "shared/numbers.yaml",
+            "vars",
+            "include: [blocks.yaml]\nvars",
+            "files include each other: blocks.yaml -> numbers.yaml -> blocks.yaml",
+            "shared/numbers.yaml",
+            "blocks.yaml",
+        ),
+        (
+            "main.yaml",
+            "own: 2",
+            "base: 2",
+            "'base' of `vars` is declared twice: here and at",
+            "shared/numbers.yaml",
+            "base",
+        ),
+        (
+            "shared/nets.json",
+            '{"models"',
+            '{"vars": {"base": 1}, "models"',
+            "'base' of `vars` is declared twice: here and at",
+            "shared/nets.json",
+            '"base"',
+        ),
+        (
+            "shared/nets.json",
+            '{"models"',
+            '{"ops": {}, "models"',
+            "an included file shares `blocks`, `models` and `vars`, found 'ops'",
+            "shared/nets.json",
+            '"ops"',
+        ),
         ("shared/numbers.yaml", NUMBERS, "[1]\n", "holds a list, and no mapping", "shared/blocks.yaml", "numbers.yaml"),
-        ("shared/numbers.yaml", NUMBERS, "vars: [1]\n", "expected a mapping as `vars`, found a list", "shared/numbers.yaml", "[1]"),
+        (
+            "shared/numbers.yaml",
+            NUMBERS,
+            "vars: [1]\n",
+            "expected a mapping as `vars`, found a list",
+            "shared/numbers.yaml",
+            "[1]",
+        ),
         ("shared/numbers.yaml", "3,", "3,,", None, "shared/numbers.yaml", None),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_included_is_told_with_its_place(folder, name, before, after, message, file, marked):
     change(folder, name, before, after)
     found = find_problem(folder)

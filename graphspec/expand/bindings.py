@@ -1,43 +1,32 @@
-"""Blocks become ops: every use of a block is replaced by copies of its ops, named `use.op`.
+"""Blocks become ops, second pass: the names in copied ops get their meaning.
 
-This takes two passes, because interpolation comes between them. :func:`copy_blocks` copies the ops of a block below the
-name of every use, with the constants that the use gives. :func:`bind_uses` then reads the copies, whose variables are
-replaced by then, and gives the names in them their meaning: an op or value of the block, an input that the use gives,
-or a model of the document.
+A name in a block is that of an op or a value of the block, of an input that the use gives, or of a model or a state of
+the document. Every op says itself which of its words are names of something else.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ValidationError
 
-from graphspec.check.schema_errors import explain_validation
 from graphspec.declare.blocks import BlockSpec, UseOp
 from graphspec.declare.graph import Ops, find_kinds
 from graphspec.declare.ops import KINDS
 from graphspec.declare.ops.base import OpBase, Reference
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.limits import MOST_PROBLEMS, Limits
-from graphspec.read.interpolation import spell
-from graphspec.read.source import Document, Path, Place, Plain
+from graphspec.expand.copies import COMMON, Expansion, Moved, Use, check_part, find_outer
+from graphspec.limits import MOST_PROBLEMS
+from graphspec.read.source import Document, Path, Plain
 from graphspec.words import did_you_mean, enumerate_names
 
-STANDARD = Limits()
-COMMON = tuple(each for each in OpBase.model_fields if each != "doc")
-"""The fields of a use that hold for all ops of its block."""
 MODELS = frozenset({"model", "source"})
 """What a reference may name that a block has not: models are the document's."""
 UNSTOPPED = "{}.unstopped"
 """The name of a value whose own name its constant has taken."""
-_TOKEN = re.compile(r"\$\$\{|\$\{(?P<name>[^{}]*)\}")
-
-
-class _Blocks(BaseModel):
-    blocks: dict[str, BlockSpec]
+CLOCKS = frozenset({"every", "start", "until"})
+WRITES = frozenset({"update", "ema", "copy", "assign"})
 
 
 class _Uses(BaseModel):
@@ -46,216 +35,6 @@ class _Uses(BaseModel):
 
 class _Ops(BaseModel):
     ops: Ops
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
-    """A use of a block: the path of its op as written, the name of its copy, and the block."""
-
-    name: str
-    path: Path
-    block: str
-    inside: Use | None = None
-    """The use whose block holds this one."""
-
-    @property
-    def depth(self) -> int:
-        """Return how many uses it is inside."""
-        return 0 if self.inside is None else 1 + self.inside.depth
-
-
-class Moved(Mapping[Path, Place]):
-    """The places of a document with copies: those of a copy are where the original stands, and say who uses it."""
-
-    def __init__(self, places: Mapping[Path, Place], origins: Mapping[str, tuple[Path, Use]]) -> None:
-        self._places = places
-        self._origins = origins
-
-    def __getitem__(self, path: Path) -> Place:
-        found = self._origins.get(str(path[1])) if len(path) > 1 and path[0] == "ops" else None
-        if found is None:
-            return self._places[path]
-        origin, use = found
-        given = (*use.path, *path[2:])
-        is_given = len(path) > 2 and path[2] in COMMON and (*origin, *path[2:]) not in self._places
-        place = self._places[given if is_given else (*origin, *path[2:])]
-        via = tuple(self._tell(each) for each in _outwards(use))
-        key = None if place.key is None else replace(place.key, via=via)
-        return Place(key=key, value=replace(place.value, via=via))
-
-    def _tell(self, use: Use) -> str:
-        span = self._places[use.path].key
-        assert span is not None
-        return f"'{use.name}' uses the block '{use.block}' at {span.place}"
-
-    def __iter__(self) -> Iterator[Path]:
-        yield from self._places
-        for name, (origin, _) in self._origins.items():
-            length = len(origin)
-            yield from (("ops", name, *path[length:]) for path in self._places if path[:length] == origin)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def _outwards(use: Use | None) -> Iterator[Use]:
-    while use is not None:
-        yield use
-        use = use.inside
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expansion:
-    """A document whose blocks are copied, and the uses that the copies belong to."""
-
-    document: Document
-    uses: tuple[Use, ...] = ()
-    """Outer ones first."""
-    copies: Mapping[str, Use] = field(default_factory=dict[str, Use])
-    """By the name of every copied op: the use it is of."""
-    origins: Mapping[str, tuple[Path, Use]] = field(default_factory=dict[str, tuple[Path, Use]])
-    """By the name of every copied op: where the original stands, and the use."""
-    blocks: Mapping[str, BlockSpec] = field(default_factory=dict[str, BlockSpec])
-    places: Mapping[Path, Place] = field(default_factory=dict[Path, Place])
-    """Those of the document as written."""
-
-
-def copy_blocks(document: Document, *, limits: Limits = STANDARD) -> Expansion:
-    """Return a document in which the ops of blocks stand below every use of them.
-
-    Raises SpecError for blocks and uses that cannot be read, unknown blocks, blocks that use each other, and a result
-    over the limits.
-    """
-    data = document.data
-    ops = data.get("ops") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or not isinstance(ops, dict) or not ("blocks" in data or _find_uses(ops)):
-        return Expansion(document=document)
-    blocks = data.get("blocks", {})
-    _validate(_Blocks, {"blocks": blocks}, document)
-    assert isinstance(blocks, dict)
-    return _Copier(document, blocks, limits).run(ops)
-
-
-def _find_uses(ops: Mapping[str, Plain]) -> list[str]:
-    """Return the ops that stand for blocks."""
-    return [name for name, op in ops.items() if isinstance(op, dict) and "use" in op and not find_kinds(op)]
-
-
-def _validate(model: type[BaseModel], data: Mapping[str, Plain], document: Document) -> None:
-    """Raise SpecError with what is wrong in a part of a document."""
-    try:
-        model.model_validate(data)
-    except ValidationError as error:
-        raise SpecError(explain_validation(error, replace(document, data={**data}), model), document.texts) from None
-
-
-class _Copier:
-    """Copies ops, counts what it makes, and knows which uses it is inside."""
-
-    def __init__(self, document: Document, blocks: Mapping[str, Plain], limits: Limits) -> None:
-        self._document = document
-        self._blocks = blocks
-        self._limits = limits
-        self._nodes = 0
-        self._ops: dict[str, Plain] = {}
-        self._uses: list[Use] = []
-        self._copies: dict[str, Use] = {}
-        self._origins: dict[str, tuple[Path, Use]] = {}
-
-    def run(self, ops: Mapping[str, Plain]) -> Expansion:
-        """Return the document with the copies, each behind its use."""
-        names = set(_find_uses(ops))
-        for name, op in ops.items():
-            self._ops[name] = op
-            if name in names:
-                self._copy_block(name, op, ("ops", name), None)
-        assert isinstance(self._document.data, dict)
-        data: dict[str, Plain] = {key: each for key, each in self._document.data.items() if key != "blocks"}
-        places = Moved(self._document.places, self._origins)
-        document = replace(self._document, data={**data, "ops": self._ops}, places=places)
-        return Expansion(
-            document=document,
-            uses=tuple(self._uses),
-            copies=self._copies,
-            origins=self._origins,
-            blocks={name: BlockSpec.model_validate(each) for name, each in self._blocks.items()},
-            places=self._document.places,
-        )
-
-    def _copy_block(self, name: str, op: Plain, path: Path, inside: Use | None) -> None:
-        """Copy the ops of the block that an op uses."""
-        assert isinstance(op, dict)
-        block = op["use"]
-        if not isinstance(block, str) or block not in self._blocks:
-            label = did_you_mean(block, self._blocks) if isinstance(block, str) else ""
-            known = f"blocks are {enumerate_names(self._blocks)}" if self._blocks else "declare it under `blocks`"
-            message = f"there is no block '{block}'" if isinstance(block, str) else "`use` takes the name of a block"
-            self._fail("GS062", message, (*path, "use"), label=label, help=known, use=inside)
-        use = Use(name=name, path=path, block=block, inside=inside)
-        around = [each.block for each in _outwards(inside)]
-        if block in around:
-            way = " -> ".join([*reversed(around[: around.index(block) + 1]), block])
-            message = f"blocks use each other: {way}"
-            self._fail("GS063", message, (*path, "use"), help="take one of the uses out", use=inside)
-        declared = self._blocks[block]
-        assert isinstance(declared, dict)
-        defaults, given = declared.get("args", {}), op.get("args", {})
-        known = defaults if isinstance(defaults, dict) else {}
-        constants = {**known, **(given if isinstance(given, dict) else {})}
-        for key in constants:
-            if key not in known:
-                message = f"the block '{block}' has no constant '{key}'"
-                help = f"its `args` are {enumerate_names(known)}" if known else "declare it in its `args`"
-                self._fail(
-                    "GS064", message, (*path, "args", key), label=did_you_mean(key, known), help=help, use=inside
-                )
-        self._uses.append(use)
-        ops = declared["ops"]
-        assert isinstance(ops, dict)
-        names = set(_find_uses(ops))
-        for inner, each in ops.items():
-            copy, origin = f"{name}.{inner}", ("blocks", block, "ops", inner)
-            self._ops[copy] = made = self._replace(each, constants, origin)
-            self._copies[copy], self._origins[copy] = use, (origin, use)
-            if inner in names:
-                self._copy_block(copy, made, origin, use)
-
-    def _replace(self, value: Plain, constants: Mapping[str, Plain], path: Path) -> Plain:
-        """Return a copy in which the constants of a block are replaced; variables stay as they are."""
-        self._nodes += 1
-        if self._nodes > self._limits.nodes:
-            message = f"with its blocks the document has more than {self._limits.nodes:,} values"
-            self._fail("GS035", message, path, help="use fewer blocks inside each other", use=None)
-        match value:
-            case str():
-                whole = _TOKEN.fullmatch(value)
-                if whole is not None and whole["name"] in constants:
-                    return constants[whole["name"]]
-                return _TOKEN.sub(lambda found: self._spell(found, constants, path), value)
-            case dict():
-                return {key: self._replace(each, constants, (*path, key)) for key, each in value.items()}
-            case list():
-                return [self._replace(each, constants, (*path, index)) for index, each in enumerate(value)]
-            case _:
-                return value
-
-    def _spell(self, found: re.Match[str], constants: Mapping[str, Plain], path: Path) -> str:
-        """Return a constant as a part of a text; what is none is left as it is."""
-        name = found["name"]
-        if name not in constants:
-            return found.group()
-        value = constants[name]
-        if isinstance(value, dict | list):
-            message = f"the constant '{name}' is a collection and cannot be a part of a text"
-            self._fail("GS033", message, path, help=f"let `{found.group()}` stand alone", use=None)
-        return spell(value)
-
-    def _fail(self, code: str, message: str, path: Path, *, help: str, use: Use | None, label: str = "") -> NoReturn:
-        places = Moved(self._document.places, {})
-        span = replace(self._document, places=places).value_span(path)
-        span = replace(span, via=tuple(f"'{each.name}' uses the block '{each.block}'" for each in _outwards(use)))
-        problem = Diagnostic(code=code, message=message, span=span, label=label, help=help)
-        raise SpecError([problem], self._document.texts)
 
 
 def bind_uses(expansion: Expansion) -> Document:
@@ -296,7 +75,7 @@ class _Binder:
         self._scopes: dict[str, _Scope] = {}
         self._names = frozenset(use.name for use in expansion.uses)
         writes = {name: use for name, use in expansion.copies.items() if _is_write(self._ops[name])}
-        self._writing = frozenset((*writes, *(each.name for use in writes.values() for each in _outwards(use))))
+        self._writing = frozenset((*writes, *(each.name for use in writes.values() for each in find_outer(use))))
         """The ops that write, and the uses of blocks in which one does."""
         self._problems: list[Diagnostic] = []
 
@@ -328,7 +107,7 @@ class _Binder:
     def _open(self, use: Use, inner: list[str]) -> _Scope:
         """Return what the names of a block mean for a use of it."""
         written = self._ops[use.name]
-        _validate(_Uses, {"ops": {use.name: written}}, self._document)
+        check_part(_Uses, {"ops": {use.name: written}}, self._document)
         assert isinstance(written, dict)
         op, block = UseOp.model_validate(written), self._expansion.blocks[use.block]
         path: Path = ("ops", use.name)
@@ -345,7 +124,13 @@ class _Binder:
             if value not in known:
                 message = f"the block '{use.block}' has no value '{value}'"
                 label = did_you_mean(value, known)
-                self._report("GS064", message, ("blocks", use.block, "outputs", index), label=label, help=OUTPUTS)
+                self._report(
+                    "GS064",
+                    message,
+                    ("blocks", use.block, "outputs", index),
+                    label=label,
+                    help="name a value of its ops",
+                )
         if op.stop:
             for value in set(block.outputs) & known.keys():
                 known[value] = UNSTOPPED.format(known[value])
@@ -447,7 +232,7 @@ class _Binder:
     def _explain(self, name: str) -> None:
         """Report what is wrong with a copied op that cannot be read: its names are not bound, so nothing else is."""
         try:
-            _validate(_Ops, {"ops": {name: self._ops[name]}}, self._document)
+            check_part(_Ops, {"ops": {name: self._ops[name]}}, self._document)
         except SpecError as error:
             self._problems.extend(error.diagnostics)
 
@@ -467,11 +252,6 @@ class _Binder:
         document = self._document
         span = document.key_span(path) if at_key else document.value_span(path)
         self._problems.append(Diagnostic(code=code, message=message, span=span, label=label, help=help))
-
-
-OUTPUTS = "name a value of its ops"
-CLOCKS = frozenset({"every", "start", "until"})
-WRITES = frozenset({"update", "ema", "copy", "assign"})
 
 
 def _is_write(data: Plain) -> bool:
@@ -509,6 +289,7 @@ def _put(data: dict[str, Plain], path: Path, value: Plain) -> dict[str, Plain]:
     """Return an op with another value at a path; one that stands alone in place of a list is replaced itself."""
 
     def put(node: Plain, rest: Path) -> Plain:
+        """Return a part of the op with the other value at the rest of the path."""
         if not rest or isinstance(node, str):
             return value
         if isinstance(node, list):

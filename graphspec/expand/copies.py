@@ -1,0 +1,240 @@
+"""Blocks become ops, first pass: every use of a block gets copies of its ops, named `use.op`.
+
+This takes two passes, because variables are replaced between them. :func:`copy_blocks` copies the ops of a block below
+the name of every use, with the constants that the use gives. :func:`graphspec.expand.bindings.bind_uses` then reads the
+copies and gives the names in them their meaning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+from pydantic import BaseModel, ValidationError
+
+from graphspec.check.schema_errors import explain_validation
+from graphspec.declare.blocks import BlockSpec
+from graphspec.declare.graph import find_kinds
+from graphspec.declare.ops.base import OpBase
+from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.limits import Limits
+from graphspec.read.interpolation import spell
+from graphspec.read.source import Document, Path, Place, Plain
+from graphspec.words import did_you_mean, enumerate_names
+
+STANDARD = Limits()
+COMMON = tuple(each for each in OpBase.model_fields if each != "doc")
+"""The fields of a use that hold for all ops of its block."""
+_TOKEN = re.compile(r"\$\$\{|\$\{(?P<name>[^{}]*)\}")
+
+
+class _Blocks(BaseModel):
+    blocks: dict[str, BlockSpec]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """A use of a block: the path of its op as written, the name of its copy, and the block."""
+
+    name: str
+    path: Path
+    block: str
+    inside: Use | None = None
+    """The use whose block holds this one."""
+
+
+class Moved(Mapping[Path, Place]):
+    """The places of a document with copies: those of a copy are where the original stands, and say who uses it."""
+
+    def __init__(self, places: Mapping[Path, Place], origins: Mapping[str, tuple[Path, Use]]) -> None:
+        self._places = places
+        self._origins = origins
+
+    def __getitem__(self, path: Path) -> Place:
+        found = self._origins.get(str(path[1])) if len(path) > 1 and path[0] == "ops" else None
+        if found is None:
+            return self._places[path]
+        origin, use = found
+        given = (*use.path, *path[2:])
+        is_given = len(path) > 2 and path[2] in COMMON and (*origin, *path[2:]) not in self._places
+        place = self._places[given if is_given else (*origin, *path[2:])]
+        via = tuple(self._tell(each) for each in find_outer(use))
+        key = None if place.key is None else replace(place.key, via=via)
+        return Place(key=key, value=replace(place.value, via=via))
+
+    def _tell(self, use: Use) -> str:
+        span = self._places[use.path].key
+        assert span is not None
+        return f"'{use.name}' uses the block '{use.block}' at {span.place}"
+
+    def __iter__(self) -> Iterator[Path]:
+        yield from self._places
+        for name, (origin, _) in self._origins.items():
+            length = len(origin)
+            yield from (("ops", name, *path[length:]) for path in self._places if path[:length] == origin)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def find_outer(use: Use | None) -> Iterator[Use]:
+    """Yield a use and those around it, from the inside out."""
+    while use is not None:
+        yield use
+        use = use.inside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """A document whose blocks are copied, and the uses that the copies belong to."""
+
+    document: Document
+    uses: tuple[Use, ...] = ()
+    """Outer ones first."""
+    copies: Mapping[str, Use] = field(default_factory=dict[str, Use])
+    """By the name of every copied op: the use it is of."""
+    origins: Mapping[str, tuple[Path, Use]] = field(default_factory=dict[str, tuple[Path, Use]])
+    """By the name of every copied op: where the original stands, and the use."""
+    blocks: Mapping[str, BlockSpec] = field(default_factory=dict[str, BlockSpec])
+    places: Mapping[Path, Place] = field(default_factory=dict[Path, Place])
+    """Those of the document as written."""
+
+
+def copy_blocks(document: Document, *, limits: Limits = STANDARD) -> Expansion:
+    """Return a document in which the ops of blocks stand below every use of them.
+
+    Raises SpecError for blocks and uses that cannot be read, unknown blocks, blocks that use each other, and a result
+    over the limits.
+    """
+    data = document.data
+    ops = data.get("ops") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(ops, dict) or not ("blocks" in data or _find_uses(ops)):
+        return Expansion(document=document)
+    blocks = data.get("blocks", {})
+    check_part(_Blocks, {"blocks": blocks}, document)
+    assert isinstance(blocks, dict)
+    return _Copier(document, blocks, limits).run(ops)
+
+
+def _find_uses(ops: Mapping[str, Plain]) -> list[str]:
+    """Return the ops that stand for blocks."""
+    return [name for name, op in ops.items() if isinstance(op, dict) and "use" in op and not find_kinds(op)]
+
+
+def check_part(model: type[BaseModel], data: Mapping[str, Plain], document: Document) -> None:
+    """Raise SpecError with what is wrong in a part of a document."""
+    try:
+        model.model_validate(data)
+    except ValidationError as error:
+        raise SpecError(explain_validation(error, replace(document, data={**data}), model), document.texts) from None
+
+
+class _Copier:
+    """Copies ops, counts what it makes, and knows which uses it is inside."""
+
+    def __init__(self, document: Document, blocks: Mapping[str, Plain], limits: Limits) -> None:
+        self._document = document
+        self._blocks = blocks
+        self._limits = limits
+        self._nodes = 0
+        self._ops: dict[str, Plain] = {}
+        self._uses: list[Use] = []
+        self._copies: dict[str, Use] = {}
+        self._origins: dict[str, tuple[Path, Use]] = {}
+
+    def run(self, ops: Mapping[str, Plain]) -> Expansion:
+        """Return the document with the copies, each behind its use."""
+        names = set(_find_uses(ops))
+        for name, op in ops.items():
+            self._ops[name] = op
+            if name in names:
+                self._copy_block(name, op, ("ops", name), None)
+        assert isinstance(self._document.data, dict)
+        data: dict[str, Plain] = {key: each for key, each in self._document.data.items() if key != "blocks"}
+        places = Moved(self._document.places, self._origins)
+        document = replace(self._document, data={**data, "ops": self._ops}, places=places)
+        return Expansion(
+            document=document,
+            uses=tuple(self._uses),
+            copies=self._copies,
+            origins=self._origins,
+            blocks={name: BlockSpec.model_validate(each) for name, each in self._blocks.items()},
+            places=self._document.places,
+        )
+
+    def _copy_block(self, name: str, op: Plain, path: Path, inside: Use | None) -> None:
+        """Copy the ops of the block that an op uses."""
+        assert isinstance(op, dict)
+        block = op["use"]
+        if not isinstance(block, str) or block not in self._blocks:
+            label = did_you_mean(block, self._blocks) if isinstance(block, str) else ""
+            known = f"blocks are {enumerate_names(self._blocks)}" if self._blocks else "declare it under `blocks`"
+            message = f"there is no block '{block}'" if isinstance(block, str) else "`use` takes the name of a block"
+            self._fail("GS062", message, (*path, "use"), label=label, help=known, use=inside)
+        use = Use(name=name, path=path, block=block, inside=inside)
+        around = [each.block for each in find_outer(inside)]
+        if block in around:
+            way = " -> ".join([*reversed(around[: around.index(block) + 1]), block])
+            message = f"blocks use each other: {way}"
+            self._fail("GS063", message, (*path, "use"), help="take one of the uses out", use=inside)
+        declared = self._blocks[block]
+        assert isinstance(declared, dict)
+        defaults, given = declared.get("args", {}), op.get("args", {})
+        known = defaults if isinstance(defaults, dict) else {}
+        constants = {**known, **(given if isinstance(given, dict) else {})}
+        for key in constants:
+            if key not in known:
+                message = f"the block '{block}' has no constant '{key}'"
+                help = f"its `args` are {enumerate_names(known)}" if known else "declare it in its `args`"
+                self._fail(
+                    "GS064", message, (*path, "args", key), label=did_you_mean(key, known), help=help, use=inside
+                )
+        self._uses.append(use)
+        ops = declared["ops"]
+        assert isinstance(ops, dict)
+        names = set(_find_uses(ops))
+        for inner, each in ops.items():
+            copy, origin = f"{name}.{inner}", ("blocks", block, "ops", inner)
+            self._ops[copy] = made = self._replace(each, constants, origin)
+            self._copies[copy], self._origins[copy] = use, (origin, use)
+            if inner in names:
+                self._copy_block(copy, made, origin, use)
+
+    def _replace(self, value: Plain, constants: Mapping[str, Plain], path: Path) -> Plain:
+        """Return a copy in which the constants of a block are replaced; variables stay as they are."""
+        self._nodes += 1
+        if self._nodes > self._limits.nodes:
+            message = f"with its blocks the document has more than {self._limits.nodes:,} values"
+            self._fail("GS067", message, path, help="use fewer blocks inside each other", use=None)
+        match value:
+            case str():
+                whole = _TOKEN.fullmatch(value)
+                if whole is not None and whole["name"] in constants:
+                    return constants[whole["name"]]
+                return _TOKEN.sub(lambda found: self._spell(found, constants, path), value)
+            case dict():
+                return {key: self._replace(each, constants, (*path, key)) for key, each in value.items()}
+            case list():
+                return [self._replace(each, constants, (*path, index)) for index, each in enumerate(value)]
+            case _:
+                return value
+
+    def _spell(self, found: re.Match[str], constants: Mapping[str, Plain], path: Path) -> str:
+        """Return a constant as a part of a text; what is none is left as it is."""
+        name = found["name"]
+        if name not in constants:
+            return found.group()
+        value = constants[name]
+        if isinstance(value, dict | list):
+            message = f"the constant '{name}' is a collection and cannot be a part of a text"
+            self._fail("GS064", message, path, help=f"let `{found.group()}` stand alone", use=None)
+        return spell(value)
+
+    def _fail(self, code: str, message: str, path: Path, *, help: str, use: Use | None, label: str = "") -> NoReturn:
+        places = Moved(self._document.places, {})
+        span = replace(self._document, places=places).value_span(path)
+        span = replace(span, via=tuple(f"'{each.name}' uses the block '{each.block}'" for each in find_outer(use)))
+        problem = Diagnostic(code=code, message=message, span=span, label=label, help=help)
+        raise SpecError([problem], self._document.texts)
