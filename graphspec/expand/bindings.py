@@ -57,6 +57,8 @@ class _Scope:
     known: Mapping[str, str]
     """By the names of ops and values in the block: those of the copies."""
     inputs: Mapping[str, Plain]
+    stopped: Mapping[str, str]
+    """The outputs that are made constants, and the names of what they are made of."""
 
 
 class _Binder:
@@ -70,6 +72,7 @@ class _Binder:
         assert isinstance(ops, dict)
         self._ops = dict(ops)
         self._renamed: dict[str, str] = {}
+        """By name, of ops and values whose name an op has that makes them constants."""
         self._constants: dict[str, Plain] = {}
         """Ops that make outputs constants, by their names."""
         self._scopes: dict[str, _Scope] = {}
@@ -86,9 +89,8 @@ class _Binder:
             self._scopes[use.name] = scope = self._open(use, inner)
             for name in inner:
                 self._ops[name] = self._bind(name, scope)
-            for value in scope.block.outputs if scope.op.stop else ():
-                name = f"{use.name}.{value}"
-                self._constants[name] = {"call": "stop", "inputs": scope.known[value], **_without_after(scope.given)}
+            for name, stopped in scope.stopped.items():
+                self._constants[name] = {"call": "stop", "inputs": stopped, **_without_after(scope.given)}
         outside = [name for name in self._ops if name not in self._expansion.copies and name not in self._scopes]
         for name in outside:
             self._ops[name] = self._bind_outside(name)
@@ -120,25 +122,29 @@ class _Binder:
             if isinstance(parsed, UseOp) and parsed.use in self._expansion.blocks:
                 values = tuple(f"{short}.{value}" for value in self._expansion.blocks[parsed.use].outputs)
             known |= {value: f"{use.name}.{value}" for value in values}
-        for index, value in enumerate(block.outputs):
-            if value not in known:
-                message = f"the block '{use.block}' has no value '{value}'"
-                label = did_you_mean(value, known)
-                self._report(
-                    "GS064",
-                    message,
-                    ("blocks", use.block, "outputs", index),
-                    label=label,
-                    help="name a value of its ops",
-                )
-        if op.stop:
-            for value in set(block.outputs) & known.keys():
-                known[value] = UNSTOPPED.format(known[value])
-                if f"{use.name}.{value}" in inner:
-                    self._renamed[f"{use.name}.{value}"] = known[value]
+        self._check_block(use, block, known)
+        stopped: dict[str, str] = {}
+        for short, name in known.items():
+            known[short] = self._renamed.get(name, name)  # the use around this one makes it a constant
+            if op.stop and short in block.outputs:
+                stopped[known[short]] = self._renamed[name] = UNSTOPPED.format(known[short])
+                known[short] = self._renamed[name]
         inputs = self._match_inputs(use, op, block, path)
         given = self._follow_uses({key: written[key] for key in COMMON if key in written})
-        return _Scope(use=use, block=block, op=op, given=given, known=known, inputs=inputs)
+        return _Scope(use=use, block=block, op=op, given=given, known=known, inputs=inputs, stopped=stopped)
+
+    def _check_block(self, use: Use, block: BlockSpec, known: Mapping[str, str]) -> None:
+        """Report outputs that no op of a block makes, and inputs that are ops or values of it, too."""
+        path: Path = ("blocks", use.block)
+        for index, value in enumerate(block.outputs):
+            if value not in known:
+                message, label = f"the block '{use.block}' has no value '{value}'", did_you_mean(value, known)
+                help = "name a value of its ops"
+                self._report("GS064", message, (*path, "outputs", index), label=label, help=help)
+        for index, name in enumerate(block.inputs or ()):
+            if name in known:
+                message = f"'{name}' is an input of the block '{use.block}', and an op or a value of it, too"
+                self._report("GS064", message, (*path, "inputs", index), help="rename one of them")
 
     def _match_inputs(self, use: Use, op: UseOp, block: BlockSpec, path: Path) -> Mapping[str, Plain]:
         """Return what a use gives by the names of the block's inputs; report what is missing, and what it has not."""
@@ -219,7 +225,7 @@ class _Binder:
         if op is None or not isinstance(data, dict):
             return data
         for reference in op.references():
-            use, _, inner = reference.name.rpartition(".")
+            use, _, inner = reference.name.partition(".")
             if use in self._scopes and reference.role not in ("op", "update"):
                 block = self._scopes[use].block
                 if inner not in block.outputs:

@@ -119,6 +119,20 @@ def test_the_outputs_of_a_stopped_use_are_constants():
     assert [each.name for each in spec.ops["u.cost"].operands()] == ["u.cost.unstopped"]
 
 
+def test_a_stopped_use_of_a_block_that_gives_what_another_makes_stops_that():
+    spec = read("  u: {use: learn, inputs: [x, y], stop: true}\n  v: {call: neg, inputs: u.fit.cost}\n")
+    assert spec.ops["u.step"].loss == "u.fit.cost.unstopped"  # in the block gradients pass
+    assert (spec.ops["u.fit.cost.unstopped"].kind, spec.ops["u.fit.cost"].call.name("torch")) == ("loss", "stop")
+    blocks = BLOCKS.replace("fit: {use: fitting,", "fit: {use: fitting, stop: true,").replace(
+        "step: {update: net, loss: fit.cost}", "same: {call: neg, inputs: fit.cost}"
+    )
+    twice = read("  u: {use: learn, inputs: [x, y], stop: true}\n  v: {call: neg, inputs: u.fit.cost}\n", blocks)
+    way = [name for name, op in twice.ops.items() if op.kind == "call" and op.call.name("torch") == "stop"]
+    assert sorted(way) == ["u.fit.cost", "u.fit.cost.unstopped"]
+    assert twice.ops["u.fit.cost.unstopped.unstopped"].kind == "loss"
+    assert [each.name for each in twice.ops["u.same"].operands()] == ["u.fit.cost.unstopped"]
+
+
 def test_constants_are_the_blocks_own_and_may_be_variables():
     blocks = """blocks:
   noisy: {inputs: v, outputs: [out], args: {w: 2.0, k: 3}, ops: {out: {call: mul, inputs: [v, "${w}"]}}}
@@ -153,6 +167,7 @@ def test_constants_are_the_blocks_own_and_may_be_variables():
             "'out' of 'u' is not an output of its block",
             "u.out",
         ),
+        ("  u: {use: learn, inputs: [x, y]}\n  v: {call: neg, inputs: u.fit.out}", "GS065", None, "u.fit.out"),
         ("  u: {use: fitting, inputs: [x, nowhere]}", "GS104", None, "wanted"),
     ],
 )
@@ -172,6 +187,7 @@ def test_a_use_that_does_not_fit_is_told_where_it_is_written(ops, code, message,
             "the block 'b' has no value 'p'",
             "p",
         ),
+        ("{inputs: [o], outputs: [o], ops: {o: {call: neg, inputs: o}}}", "GS064", None, "o"),
         ("{inputs: [v], outputs: [o], ops: {o: {call: ngt, inputs: v}}}", "GS110", None, "ngt"),
         ("{inputs: [v], outputs: [o], ops: {o: {call: neg, input: v}}}", "GS040", None, "input"),
         ("{inputs: [v], outputs: [o], ops: {o: {forward: nett, inputs: v}}}", "GS103", None, "nett"),
