@@ -79,13 +79,13 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     if chosen is not None and any(not graph.nodes[other].is_write for other in between):
         because += (chosen,)
     if because:
-        behind = f" after {graph.nodes[late[-1].before].label}" if late else ""
-        text = f"{node.label} is deferred{behind}: {'; '.join(dict.fromkeys(why.text for why in because))}"
+        after_what = f" after {graph.nodes[late[-1].before].label}" if late else ""
+        text = f"{node.label} is deferred{after_what}: {'; '.join(dict.fromkeys(why.text for why in because))}"
         yield Decision(code="DEFER", subject=node.op, text=text, because=because, node=name)
 
 
 def explain_delay(node: Instruction, policy: Policy) -> Because | None:
-    """Return the choice that puts a write late, whatever it waits for; None where it stands as early as it may."""
+    """Return the choice that puts a write late, also where a hazard does; None where it stands as early as it may."""
     if is_update(node) and node.defer == "end":
         return Because(edge="defer", op=node.op, place=node.place, text="it says `defer: end`")
     if node.is_write and node.defer == "auto" and not policy.eager:

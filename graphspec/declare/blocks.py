@@ -1,4 +1,4 @@
-"""Blocks: a part of a step that is written once, and the op that stands for a use of it."""
+"""Blocks: a part of a step that is written once, and the op that uses it."""
 
 from __future__ import annotations
 

@@ -90,7 +90,10 @@ class _Binder:
             for name in inner:
                 self._ops[name] = self._bind(name, scope)
             for name, stopped in scope.stopped.items():
-                self._constants[name] = {"call": "stop", "inputs": stopped, **_without_after(scope.given)}
+                held = {
+                    key: each for key, each in scope.given.items() if key != "after" and self._is_held(key, name, use)
+                }
+                self._constants[name] = {"call": "stop", "inputs": stopped, **held}
         outside = [name for name in self._ops if name not in self._expansion.copies and name not in self._scopes]
         for name in outside:
             self._ops[name] = self._bind_outside(name)
@@ -184,8 +187,8 @@ class _Binder:
         if "outputs" in data:
             data = {**data, "outputs": _rename(data["outputs"], scope.known)}
         for key, value in scope.given.items():
-            if key in CLOCKS and scope.use.name in self._writing and name not in self._writing:
-                continue  # it runs where a write needs it; with a clock of its own a loss would be a lazy term
+            if not self._is_held(key, name, scope.use):
+                continue
             if key == "after":
                 after: list[Plain] = [*_listed(data.get("after") or []), *_listed(value)]
                 following: dict[str, Plain] = {**data, "after": after}
@@ -197,6 +200,14 @@ class _Binder:
             else:
                 data = {**data, key: value}
         return data
+
+    def _is_held(self, field: str, name: str, use: Use) -> bool:
+        """Return whether a common field of a use holds for an op of its block.
+
+        A clock is for the ops that write, if there are some. The others run where these need them: with a clock of its
+        own a loss would be a lazy term.
+        """
+        return field not in CLOCKS or use.name not in self._writing or name in self._writing
 
     def _resolve(self, reference: Reference, name: str, scope: _Scope) -> Plain:
         """Return what a name in a block means for a use of it."""
@@ -334,7 +345,3 @@ def _find_model(data: Mapping[str, Plain], key: str) -> Plain:
 def _listed(value: Plain) -> list[Plain]:
     """Return a list, or one name as a list of one."""
     return value if isinstance(value, list) else [value]
-
-
-def _without_after(given: Mapping[str, Plain]) -> dict[str, Plain]:
-    return {key: value for key, value in given.items() if key != "after"}

@@ -60,14 +60,9 @@ class Moved(Mapping[Path, Place]):
         given = (*use.path, *path[2:])
         is_given = len(path) > 2 and path[2] in COMMON and (*origin, *path[2:]) not in self._places
         place = self._places[given if is_given else (*origin, *path[2:])]
-        via = tuple(self._tell(each) for each in find_outer(use))
+        via = tuple(tell_use(each, self._places) for each in find_outer(use))
         key = None if place.key is None else replace(place.key, via=via)
         return Place(key=key, value=replace(place.value, via=via))
-
-    def _tell(self, use: Use) -> str:
-        span = self._places[use.path].key
-        assert span is not None
-        return f"'{use.name}' uses the block '{use.block}' at {span.place}"
 
     def __iter__(self) -> Iterator[Path]:
         yield from self._places
@@ -77,6 +72,13 @@ class Moved(Mapping[Path, Place]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def tell_use(use: Use, places: Mapping[Path, Place]) -> str:
+    """Return in words which op uses a block, and where."""
+    span = places[use.path].key
+    assert span is not None
+    return f"'{use.name}' uses the block '{use.block}' at {span.place}"
 
 
 def find_outer(use: Use | None) -> Iterator[Use]:
@@ -145,7 +147,7 @@ class _Copier:
         self._origins: dict[str, tuple[Path, Use]] = {}
 
     def run(self, ops: Mapping[str, Plain]) -> Expansion:
-        """Return the document with the copies, each behind its use."""
+        """Return the document with the copies, each after its use."""
         names = set(_find_uses(ops))
         for name, op in ops.items():
             self._ops[name] = op
@@ -233,8 +235,7 @@ class _Copier:
         return spell(value)
 
     def _fail(self, code: str, message: str, path: Path, *, help: str, use: Use | None, label: str = "") -> NoReturn:
-        places = Moved(self._document.places, {})
-        span = replace(self._document, places=places).value_span(path)
-        span = replace(span, via=tuple(f"'{each.name}' uses the block '{each.block}'" for each in find_outer(use)))
+        via = tuple(tell_use(each, self._document.places) for each in find_outer(use))
+        span = replace(self._document.value_span(path), via=via)
         problem = Diagnostic(code=code, message=message, span=span, label=label, help=help)
         raise SpecError([problem], self._document.texts)

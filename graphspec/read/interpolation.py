@@ -107,7 +107,7 @@ class _Use:
 
 
 def _read(name: str) -> Expression:
-    """Return the expression of an interpolation, whose characters are those behind ``${``."""
+    """Return the expression of an interpolation, whose characters are those after ``${``."""
     return read_expression(" " + name.removeprefix(_EXPRESSION))
 
 
@@ -194,11 +194,11 @@ class _Locator:
         return span if at < 0 else text.span(at, at + len(part))
 
     def find_inside(self, path: Path, written: str, start: int, end: int) -> Span:
-        """Return where some characters of an interpolation are written, counted behind its ``${``."""
+        """Return where some characters of an interpolation are written, counted from after its ``${``."""
         whole = self.find(path, written)
         text = self._texts[whole.file]
-        at, behind = text.offset(whole.line, whole.column), text.offset(whole.end_line, whole.end_column)
-        is_spelled_so = text.content[at:behind] == written
+        at, end_at = text.offset(whole.line, whole.column), text.offset(whole.end_line, whole.end_column)
+        is_spelled_so = text.content[at:end_at] == written
         return text.span(at + len(_MARK) + start, at + len(_MARK) + end) if is_spelled_so else whole
 
     def explain(self, path: Path, written: str, error: ExpressionError) -> Diagnostic:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -40,6 +39,7 @@ from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.options import find_defaults
 from graphspec.declare.schedules import FIELDS, CurveSpec, PartSpec, ScheduleSpec
 from graphspec.read.builder import Plain
+from graphspec.read.interpolation import spell as spell_constant
 
 Tree: TypeAlias = None | bool | int | float | str | list["Tree"] | dict[str, "Tree"]
 
@@ -165,17 +165,9 @@ _UNPRINTABLE = re.compile(
 
 def spell_scalar(value: None | bool | int | float | str) -> str:
     """Return a scalar that YAML 1.2 reads back as the same value; floats have the fewest digits that do so."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case float() if not math.isfinite(value):
-            return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-        case int() | float():
-            return repr(value)
-        case str():
-            return str(value) if isinstance(value, Word) or is_plain(value) else quote(value)
+    if isinstance(value, str) and not isinstance(value, Word) and not is_plain(value):
+        return quote(value)
+    return spell_constant(value)
 
 
 def is_plain(text: str) -> bool:

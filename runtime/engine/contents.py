@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol, SupportsInt, TypeVar, cast
 
@@ -142,7 +142,9 @@ def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None)
             if gates is not None and gate.clock == "writes":  # the others are derived from the step number
                 yield _count_item(("gates", mode.mode, gate.op), gates.counts[mode.mode], gate.op)
             if gates is not None and gate.counted:
-                yield _count_item(("gates", mode.mode, f"{gate.op}.applied"), gates.applied[mode.mode], gate.op)
+                # Without it nobody knows how many updates were applied before, so that no state may lack it.
+                counted = _count_item(("gates", mode.mode, f"{gate.op}.applied"), gates.applied[mode.mode], gate.op)
+                yield replace(counted, optional=False)
     if gates is not None and gates.watched:
         watched = gates
 

@@ -97,6 +97,16 @@ def test_starts_and_ends_in_updates_count_what_was_applied(case, cause, backend)
         state = step.state()
 
 
+def test_a_state_that_did_not_count_them_is_refused(backend):
+    settings, _ = CASES["average-start"]
+    plain = build(compile_step(load(SPEC, settings), backend), device="cpu", dtype="float64")
+    counting = build(compile_step(load(SPEC, [*settings, OWN]), backend), device="cpu", dtype="float64")
+    for _ in range(5):
+        plain({"x": np.ones((2, 2)), "burst": np.asarray(1.0)})
+    with pytest.raises(SpecError, match=r"GS264.*'?gates\.train\.follow\.applied"):
+        counting.restore(plain.state())
+
+
 def named(step):
     """Return the weights of a step by model and parameter."""
     found = {"a": {}, "slow": {}}

@@ -133,6 +133,11 @@ def test_a_stopped_use_of_a_block_that_gives_what_another_makes_stops_that():
     assert [each.name for each in twice.ops["u.same"].operands()] == ["u.fit.cost.unstopped"]
 
 
+def test_a_clock_of_a_stopped_use_is_for_its_writes_alone():
+    spec = read("  u: {use: learn, inputs: [x, y], stop: true, every: 2}\n  v: {call: neg, inputs: u.fit.cost}\n")
+    assert {name: op.every for name, op in spec.ops.items() if op.every is not None} == {"u.step": 2}
+
+
 def test_constants_are_the_blocks_own_and_may_be_variables():
     blocks = """blocks:
   noisy: {inputs: v, outputs: [out], args: {w: 2.0, k: 3}, ops: {out: {call: mul, inputs: [v, "${w}"]}}}
