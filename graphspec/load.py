@@ -15,6 +15,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError, require_kind, sort_diagnostics
 from graphspec.expand.bindings import bind_uses
 from graphspec.expand.copies import copy_blocks
+from graphspec.expand.formulas import expand_formulas, fold_numbers
 from graphspec.expand.includes import include_files
 from graphspec.limits import Limits
 from graphspec.read.interpolation import interpolate
@@ -53,8 +54,8 @@ def load(
     document = read_document(named, name=name, limits=limits)
     document = include_files(document, named if isinstance(named, Path) else None, root, limits)
     document = override(document, overrides, limits=limits)
-    expansion = copy_blocks(document, limits=limits)
-    document = bind_uses(replace(expansion, document=interpolate(expansion.document)))
+    expansion = copy_blocks(expand_formulas(document), limits=limits)
+    document = fold_numbers(bind_uses(replace(expansion, document=interpolate(expansion.document))))
     spec, diagnostics = check_document(document)
     if spec is None:
         raise SpecError(diagnostics, document.texts)

@@ -43,7 +43,15 @@ def lower_call(name: str, op: CallOp, context: LoweringContext) -> tuple[Evaluat
         return (node,)
     differentiable = function not in CONSTANT_CALLS
     node = _evaluate(
-        name, "call", op.call, op.inputs, context.settings(op.args, name), op.defines(name), context, differentiable
+        name,
+        "call",
+        op.call,
+        op.inputs,
+        context.settings(op.args, name),
+        op.defines(name),
+        context,
+        differentiable,
+        op.expr,
     )
     if function != "add":
         return (node,)
@@ -53,7 +61,8 @@ def lower_call(name: str, op: CallOp, context: LoweringContext) -> tuple[Evaluat
 
 def lower_loss(name: str, op: LossOp, context: LoweringContext) -> tuple[Evaluate, ...]:
     """Return the one node of a loss; of one whose sum and count are kept apart a second, which makes a mean of them."""
-    node = _evaluate(name, "loss", op.loss, op.inputs, context.settings(op.args, name), op.defines(name), context, True)
+    options = context.settings(op.args, name)
+    node = _evaluate(name, "loss", op.loss, op.inputs, options, op.defines(name), context, True, op.expr)
     weight = None if op.weight is None else context.number(op.weight, name, "weight")
     here = [terms for each, terms in context.accumulating.items() if context.mode in context.reaches[each].modes]
     gathered = any(name in terms for terms in here)
@@ -100,6 +109,7 @@ def _evaluate(
     outputs: tuple[str, ...],
     context: LoweringContext,
     differentiable: bool,
+    expr: str | None = None,
 ) -> Evaluate:
     """Return the node of a pure function."""
     arguments = lower_inputs(name, inputs, context)
@@ -115,6 +125,7 @@ def _evaluate(
         arguments=arguments,
         options=options,
         outputs=outputs,
+        expr=expr or "",
     )
 
 

@@ -15,7 +15,9 @@ from compiler.ir.program import Gate, Mode, drop_of, window_of
 from compiler.passes.order import find_producers, find_writers
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
+from graphspec.analysis.scope import find_expression
 from graphspec.declare.durations import Duration, Unit
+from graphspec.declare.formulas import LOSS
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp, LossOp, MetricOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
@@ -88,10 +90,13 @@ def find_outputs(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instruction]) 
     fed = {nodes[name].op for name in reach(updates, nodes, producers)}
     values: list[str] = []
     demanded: list[str] = []
+    written = {LOSS.format(name) for name in spec.ops}  # with an update, as an expression
     for name, op in spec.ops.items():
-        if name in nodes and (isinstance(op, MetricOp) or (mode == "train" and isinstance(op, LossOp))):
+        is_part = find_expression(op) not in (None, name)
+        is_loss = mode == "train" and (isinstance(op, LossOp) or name in written)
+        if name in nodes and not is_part and (isinstance(op, MetricOp) or is_loss):
             values.extend(op.defines(name))
-            demanded.extend(() if isinstance(op, LossOp) and name in fed else op.defines(name))
+            demanded.extend(() if is_loss and name in fed else op.defines(name))
     return Outputs(values=tuple(values), demanded=tuple(demanded))
 
 

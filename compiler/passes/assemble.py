@@ -21,17 +21,23 @@ from compiler.ir.instructions import (
 )
 from compiler.ir.program import Function
 from compiler.ir.step_graph import StepGraph
-from compiler.ir.value import Argument, Read, Ref
+from compiler.ir.value import Argument, Read, Ref, Use
 from compiler.passes.flags import is_recomputed
 
 
 def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     """Return, by node, the values to forget after it: made in the step, used here last, and not returned."""
     last: dict[str, str] = {}
+    inlined: dict[str, list[Use]] = {}
+    """By value: what is used by the parts that are written into its line."""
     for name in graph.sequence:
         node = graph.nodes[name]
+        uses = [*node.uses, *(use for value in node.defines for use in inlined.pop(value, ()))]
+        if isinstance(node, Evaluate) and node.into:
+            inlined.setdefault(node.into, []).extend(uses)
+            continue
         last.update((value, name) for value in node.defines)
-        last.update((use.value, name) for use in node.uses if use.value in last)
+        last.update((use.value, name) for use in uses if use.value in last)
     checks = (node for node in graph.nodes.values() if isinstance(node, CheckFinite))
     verdicts = {node.verdict for node in graph.nodes.values()}  # the end of the step asks for them once more
     verdicts |= {value for node in checks for value in node.defines}
@@ -52,8 +58,9 @@ def assemble(graph: StepGraph, name: str) -> Function:
     parts, part = max((node.micro_batch for node in graph.nodes.values()), default=0), 0
     instructions: list[Instruction] = []
     for node in (graph.nodes[name] for name in graph.sequence):
-        begins = node.micro_batch not in (0, part)  # a stretch of another micro-batch
-        part = node.micro_batch or part
+        has_line = not (isinstance(node, Evaluate) and node.into)
+        begins = has_line and node.micro_batch not in (0, part)  # a stretch of another micro-batch
+        part = node.micro_batch if begins else part
         instructions.append(_finish(node, graph, (f"micro-batch {part} of {parts}",) if begins else ()))
         values = releases.get(node.id, ())
         if values:

@@ -18,6 +18,7 @@ from compiler.passes.decisions import explain_decisions
 from compiler.passes.document import Context, Document, lower_mode
 from compiler.passes.flags import infer_flags
 from compiler.passes.hazards import find_hazards, resolve_cycles
+from compiler.passes.inline import inline_parts
 from compiler.passes.order import find_order_problems
 from compiler.passes.paths import find_paths
 from compiler.passes.schedule import schedule
@@ -169,6 +170,7 @@ SCHEDULING: tuple[Pass[StepGraph], ...] = (
         stops=True,
     ),
     Pass(name="schedule", run=lambda graph, context: schedule(graph, context.policy)),
+    Pass(name="inline", run=lambda graph, context: inline_parts(graph)),
     Pass(name="flags", run=lambda graph, context: infer_flags(graph)),
     Pass(
         name="decisions",

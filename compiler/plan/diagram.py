@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compiler.ir.instructions import Evaluate
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.formula import Lines
 from graphspec.diagnostics import escape
 
 if TYPE_CHECKING:
@@ -34,9 +36,9 @@ def draw_mermaid(plan: CompiledStep, mode: str) -> str:
     lines = ["flowchart TD"]
     for name, graph in plan.graphs_of(mode).items():
         lines.append(f"  subgraph {name}")
-        ids = _name_nodes(name, graph)
-        for node in graph.sequence:
-            text = _text(graph, node).translate(_MERMAID)
+        ids, lines_of = _name_nodes(name, graph), Lines.of(graph.nodes.values())
+        for node in (node for node in graph.sequence if node in ids):
+            text = escape(lines_of.write(graph.nodes[node])).translate(_MERMAID)
             box = f'(["{text}"])' if graph.nodes[node].is_write else f'["{text}"]'  # writes are rounded
             lines.append(f"    {ids[node]}{box}")
         for arrow in find_arrows(graph):
@@ -51,10 +53,10 @@ def draw_dot(plan: CompiledStep, mode: str) -> str:
     lines = [f"digraph {_quote(plan.program.name)} {{", "  node [shape=box, fontname=Helvetica];"]
     for name, graph in plan.graphs_of(mode).items():
         lines += [f"  subgraph {_quote('cluster_' + name)} {{", f"    label={_quote(name)};"]
-        ids = _name_nodes(name, graph)
-        for node in graph.sequence:
+        ids, lines_of = _name_nodes(name, graph), Lines.of(graph.nodes.values())
+        for node in (node for node in graph.sequence if node in ids):
             style = ", style=bold" if graph.nodes[node].is_write else ""
-            lines.append(f"    {ids[node]} [label={_quote(_text(graph, node))}{style}];")
+            lines.append(f"    {ids[node]} [label={_quote(lines_of.write(graph.nodes[node]))}{style}];")
         for arrow in find_arrows(graph):
             style = ", style=dashed" if arrow.dashed else ""
             label = _quote(arrow.label)
@@ -64,24 +66,39 @@ def draw_dot(plan: CompiledStep, mode: str) -> str:
 
 
 def find_arrows(graph: StepGraph) -> Iterator[Arrow]:
-    """Yield one arrow per ordered pair: data and read-after-write solid, the others dashed, with their kinds."""
+    """Yield one arrow per ordered pair: data and read-after-write solid, the others dashed, with their kinds.
+
+    The parts of an expression are one with what they are written into.
+    """
     pairs: dict[tuple[str, str], list[Edge]] = {}
+    lines = find_lines(graph)
     for edge in graph.edges:
-        pairs.setdefault((edge.before, edge.after), []).append(edge)
+        before, after = lines.get(edge.before, edge.before), lines.get(edge.after, edge.after)
+        if before != after:
+            pairs.setdefault((before, after), []).append(edge)
     for (before, after), edges in pairs.items():
         kinds = dict.fromkeys(edge.hazard.value for edge in edges if edge.hazard is not Hazard.DATA)
         dashed = not any(edge.hazard in SOLID for edge in edges)
         yield Arrow(before=before, after=after, label=", ".join(kinds), dashed=dashed)
 
 
-def _text(graph: StepGraph, node: str) -> str:
-    """Return what a node does, in one line."""
-    return escape(graph.nodes[node].phrase)
+def find_lines(graph: StepGraph) -> Mapping[str, str]:
+    """Return, by node that is a part of an expression and has no line of its own, the node in whose line it is."""
+    producers = {value: node.id for node in graph.nodes.values() for value in node.defines}
+    found: dict[str, str] = {}
+    for name in reversed(graph.sequence):  # what reads a part comes after it
+        node = graph.nodes[name]
+        if isinstance(node, Evaluate) and node.into:
+            reader = producers[node.into]
+            found[name] = found.get(reader, reader)
+    return found
 
 
 def _name_nodes(function: str, graph: StepGraph) -> Mapping[str, str]:
-    """Return an identifier for every node that both syntaxes accept and no two nodes share."""
-    return {name: f"{function}_n{number}" for number, name in enumerate(graph.sequence, start=1)}
+    """Return an identifier for every node with a line that both syntaxes accept and no two nodes share."""
+    inlined = find_lines(graph)
+    shown = [name for name in graph.sequence if name not in inlined]
+    return {name: f"{function}_n{number}" for number, name in enumerate(shown, start=1)}
 
 
 def _quote(text: str) -> str:

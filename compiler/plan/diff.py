@@ -11,6 +11,7 @@ from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.ir.value import Json, Object
 from compiler.plan.explain import explain_version, find_instructions
+from compiler.plan.formula import Lines
 from compiler.plan.plan import Plan
 from compiler.plan.text import cells_of, flags_of
 
@@ -150,23 +151,25 @@ def compare_rows(old: Sheet, new: Sheet) -> Both[Row]:
 
 def _find_missing(here: Sheet, there: Sheet) -> Iterator[Row]:
     """Yield what is here and not there."""
+    lines = Lines.of(here.instructions.values())
     for name in here.order:
-        if name not in there.instructions:
+        if name not in there.instructions and lines.has(here.instructions[name]):
             node, instruction = here.graph.nodes[name], here.instructions[name]
-            kind, text = instruction.kind(), instruction.phrase
+            kind, text = instruction.kind(), lines.write(instruction)
             cells, flags = cells_of(instruction), flags_of(instruction)
             yield Row(kind=kind, op=node.op, label=node.label, text=text, cells=cells, flags=flags)
 
 
 def find_alterations(old: Sheet, new: Sheet) -> Iterator[Alteration]:
     """Yield what is different about the instructions that both functions have."""
+    earlier, later = Lines.of(old.instructions.values()), Lines.of(new.instructions.values())
     for name in new.order:
-        if name not in old.instructions:
+        if name not in old.instructions or not later.has(new.instructions[name]):
             continue
         node, before, after = new.graph.nodes[name], old.instructions[name], new.instructions[name]
         found: list[tuple[Aspect, str, str, str]] = []
-        if before.phrase != after.phrase:
-            found.append(("call", before.phrase, after.phrase, ""))
+        if earlier.write(before) != later.write(after):
+            found.append(("call", earlier.write(before), later.write(after), ""))
         # What a gradient reads follows from the forwards.
         if node.derivative is None:
             was, now = (

@@ -12,6 +12,7 @@ from compiler.passes.decisions import explain_delay
 from compiler.passes.policies import POLICIES, Policy
 from compiler.passes.schedule import is_update
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.formula import Lines
 from compiler.plan.text import cells_of
 from graphspec.diagnostics import escape
 
@@ -19,23 +20,25 @@ from graphspec.diagnostics import escape
 def explain_op(plan: CompiledStep, op: str) -> str:
     """Return everything that was decided about an op, by the functions in which it runs."""
     place = place_in(plan.spec.span("ops", op, key=True))
-    lines = [f"{op}: {plan.spec.ops[op].kind}" + (f" ({place})" if place else "")]
+    text = [f"{op}: {plan.spec.ops[op].kind}" + (f" ({place})" if place else "")]
     explained: dict[tuple[str, ...], list[str]] = {}
     for function, graph in plan.graphs.items():
         sentences: list[str] = []
         instructions = find_instructions(plan, graph, function)
-        for number, name in enumerate(graph.sequence, start=1):
+        lines = Lines.of(instructions.values())
+        sequence = [name for name in graph.sequence if lines.has(instructions[name])]
+        for number, name in enumerate(sequence, start=1):
             node, instruction = graph.nodes[name], instructions[name]
             if node.op == op:
                 cells = f"  [{cells_of(instruction)}]" if cells_of(instruction) else ""
-                what = f"{instruction.kind()} {instruction.phrase}{cells}"
-                sentences.append(f"{number} of {len(graph.sequence)}: {what}")
+                what = f"{instruction.kind()} {lines.write(instruction)}{cells}"
+                sentences.append(f"{number} of {len(sequence)}: {what}")
                 policy = POLICIES[plan.program.order]
                 sentences += [f"  {sentence}" for sentence in _explain_node(graph, node, policy)]
         explained.setdefault(tuple(sentences) or ("does not run",), []).append(function)
     for said, functions in explained.items():
-        lines += ["", f"in {', '.join(functions)}", *(f"  {sentence}" for sentence in said)]
-    return "\n".join(map(escape, lines)) + "\n"
+        text += ["", f"in {', '.join(functions)}", *(f"  {sentence}" for sentence in said)]
+    return "\n".join(map(escape, text)) + "\n"
 
 
 def _explain_node(graph: StepGraph, node: Instruction, policy: Policy) -> Iterator[str]:

@@ -11,6 +11,7 @@ from compiler.ir.program import Function, Gate, GroupDecl, Program, group_of
 from compiler.ir.value import Read, Ref, ScheduleDecl, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.formula import Lines
 from compiler.plan.timetable import describe_moments, find_schedules, format_end, format_entry, format_schedule
 from graphspec.diagnostics import escape
 
@@ -129,13 +130,14 @@ def _print_function(plan: CompiledStep, function: Function) -> Iterator[str]:
     when += f"; for {format_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
     yield f"{function.name}  (writes: {', '.join(function.active) or 'nothing'}{when})"
     rows: list[tuple[str, str, str]] = []
-    for instruction in function.instructions:
+    lines = Lines.of(function.instructions)
+    for instruction in filter(lines.has, function.instructions):
         if isinstance(instruction, Emit):
             rows.append(("return", instruction.phrase, ""))
         elif not isinstance(instruction, Release):
-            flags = flags_of(instruction)
+            flags = [flag for each in lines.find(instruction) for flag in flags_of(each)]
             parts = (cells_of(instruction), f"[{', '.join(flags)}]" if flags else "")
-            rows.append((instruction.kind(), instruction.phrase, "  ".join(filter(None, parts))))
+            rows.append((instruction.kind(), lines.write(instruction), "  ".join(filter(None, parts))))
     column = 1 + max((9, *(len(kind) for kind, _, _ in rows)))
     width = min(max((len(text) for _, text, _ in rows), default=0), WIDEST)
     for number, (kind, text, cells) in enumerate(rows, start=1):

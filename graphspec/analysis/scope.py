@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from graphspec.analysis.gradient_sets import Sets, find_gradient_sets
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import EmaOp, Op, UpdateOp
+from graphspec.declare.ops import CallOp, EmaOp, LossOp, Op, UpdateOp
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.read.source import Path
 from graphspec.words import closest
@@ -113,6 +113,11 @@ class RuleContext:
         return Diagnostic(code=code, message=message, span=span, label=label, notes=notes, help=help)
 
 
+def find_expression(op: Op | None) -> str | None:
+    """Return the value of the expression of which an op is a part, itself included; None where it is of none."""
+    return op.expr if isinstance(op, CallOp | LossOp) else None
+
+
 def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind: bool = False) -> RuleContext:
     """Return the scope of a spec."""
     sections: tuple[tuple[Facet, str, Iterable[str]], ...] = (
@@ -122,6 +127,8 @@ def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind:
     )
     found = [Entry(name=name, facets=(facet,), path=(key, name)) for facet, key, names in sections for name in names]
     for name, op in spec.ops.items():
+        if find_expression(op) not in (None, name):
+            continue  # a part of an expression is no name
         facets: tuple[Facet, ...] = ("op", "value") if name in op.defines(name) else ("op",)
         if isinstance(op, UpdateOp):
             facets = ("op", "update")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphspec.analysis.scope import RuleContext
+from graphspec.analysis.scope import RuleContext, find_expression
 from graphspec.check.options import check_options
 from graphspec.declare.compat import adapt_options, find_defaults
 from graphspec.declare.fields import is_path
@@ -17,6 +17,8 @@ from graphspec.words import closest, count, did_you_mean, enumerate_names
 
 _FEW = 15
 """How many names a message lists."""
+OF_TWO = {"max": "maximum", "min": "minimum"}
+"""What Python calls the same for the elements of one value and for two values."""
 
 
 def check_functions(scope: RuleContext) -> Iterator[Diagnostic]:
@@ -34,7 +36,8 @@ def check_functions(scope: RuleContext) -> Iterator[Diagnostic]:
         signature = FUNCTIONS[op.kind].get(called) if called is not None else None
         if called is None or signature is None:
             if called is not None:
-                yield _report_unknown(scope, ("ops", name, op.kind), op.kind, called)
+                is_formula = find_expression(op) is not None
+                yield _report_unknown(scope, ("ops", name, op.kind), op.kind, called, is_formula=is_formula)
             continue
         title = f"{'random distribution' if op.kind == 'random' else op.kind} `{called}`"
         path: Path = ("ops", name, "inputs")
@@ -45,7 +48,9 @@ def check_functions(scope: RuleContext) -> Iterator[Diagnostic]:
             more = " or more" if signature.repeats else ""
             expected = f"{count(signature.fewest, 'input')}{more} ({', '.join(signature.operands)})"
             message = f"{title} takes {expected}, found {len(inputs)}"
-            yield scope.report("GS111", message, path, key=not inputs, help=f"it is: {signature.meaning}")
+            other = OF_TWO.get(called) if len(inputs) == 2 else None
+            help = f"it is: {signature.meaning}" + (f"; of two values write `{other}`" if other else "")
+            yield scope.report("GS111", message, path, key=not inputs, help=help)
         options = adapt_options(signature.options, find_defaults(scope.spec.compat, op.kind, called))
         yield from check_options(scope, title, options, op.args, ("ops", name, "args"))
 
@@ -69,11 +74,12 @@ def check_arguments(scope: RuleContext) -> Iterator[Diagnostic]:
             yield scope.report("GS059", message, path, key=True, help="remove one of them")
 
 
-def _report_unknown(scope: RuleContext, path: Path, family: Family, name: str) -> Diagnostic:
+def _report_unknown(scope: RuleContext, path: Path, family: Family, name: str, *, is_formula: bool) -> Diagnostic:
     """Return the problem of a name that a family does not have, and what was probably meant."""
     names = tuple(FUNCTIONS[family])
     listing = ", ".join(names) if len(names) <= _FEW else "those of docs/functions.md"
-    help = f"the library has {listing}; write your own function as `pkg.mod:fn`"
+    own = "call your own function in an op of its own" if is_formula else "write your own function as `pkg.mod:fn`"
+    help = f"the library has {listing}; {own}"
     if name in NOT_BUILT[family]:
         message = f"`{family}: {name}` is part of the language but not built yet"
         return scope.report("GS045", message, path, help=help)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from graphspec.analysis.scope import Facet, RuleContext
+from graphspec.analysis.scope import Facet, RuleContext, find_expression
 from graphspec.declare.fields import KEYWORDS, is_name
 from graphspec.declare.ops import ForwardOp, GradientOp, Reference, Role, UpdateOp
 from graphspec.diagnostics import Diagnostic
@@ -94,9 +94,13 @@ WANTED: Mapping[Role, Wanted] = {
 def check_ops(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check every name that an op mentions."""
     for name, op in scope.spec.ops.items():
+        whole = find_expression(op)
+        field = "" if whole is None else f"the expression of '{whole}'"
         for reference in op.references():
+            if whole is not None and find_expression(scope.spec.ops.get(reference.name)) == whole:
+                continue
             path: Path = ("ops", name, *reference.path)
-            yield from check_reference(scope, f"`{reference.path[0]}` of op '{name}'", path, reference)
+            yield from check_reference(scope, field or f"`{reference.path[0]}` of op '{name}'", path, reference)
 
 
 def check_document(scope: RuleContext) -> Iterator[Diagnostic]:

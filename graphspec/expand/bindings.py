@@ -186,6 +186,8 @@ class _Binder:
             data = held
         if "outputs" in data:
             data = {**data, "outputs": _rename(data["outputs"], scope.known)}
+        if isinstance(expr := data.get("expr"), str):
+            data = {**data, "expr": scope.known[expr]}
         for key, value in scope.given.items():
             if not self._is_held(key, name, scope.use):
                 continue

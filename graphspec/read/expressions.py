@@ -1,28 +1,26 @@
-"""Expressions of numbers: Python's grammar, read into nodes of our own from a closed list; Python evaluates nothing.
+"""Expressions: Python's grammar, read into nodes of our own from a closed list; Python evaluates nothing.
 
-Every node knows the characters that it was read from, so that a message can point at them.
+There are two kinds: of numbers, in variables (``${= 0.7 * temperature**2}``), and of values, in ops
+(``reward + ${discount} * (1 - done) * worth``). Every node knows the characters that it was read from, so that a
+message can point at them.
 """
 
 from __future__ import annotations
 
 import ast
 import math
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
+
+from graphspec.read.builder import Plain
 
 LONGEST = 2_000
 """Characters of an expression."""
 DEEPEST = 100
 """Operations and calls of an expression inside each other."""
-MOST_BITS = 64
-"""Bits of a whole number that an expression gives."""
-TOO_MANY_BITS, WITH_A_POINT = (
-    f"this is a whole number of more than {MOST_BITS} bits",
-    "write a decimal point: `2.0**100`",
-)
-WRITE = "write it as in Python: `0.7 * temperature**2`"
 
 Scalar: TypeAlias = int | float
 
@@ -44,15 +42,16 @@ class Number(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name(Node):
-    """A name."""
+    """A name: of a value with its dots (``now.action``), and with interpolations as they are written (``${tau}``)."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Negative(Node):
-    """A part with a minus before it."""
+class Unary(Node):
+    """A part with an operator before it: ``-`` or ``~``."""
 
+    operator: str
     operand: Expression
 
 
@@ -71,112 +70,228 @@ class Call(Node):
 
     function: Name
     arguments: tuple[Expression, ...]
+    options: tuple[Option, ...] = ()
 
 
-Expression: TypeAlias = Number | Name | Negative | Binary | Call
-OPERATORS: Mapping[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Pow: "**",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option(Node):
+    """An option of a call; the characters are those of its value, the name begins at ``name_start``."""
+
+    name: str
+    name_start: int
+    value: Plain
+    """A name is its text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscript(Node):
+    """A part of a value; ``at`` is what stands between the brackets, from ``at_start`` up to ``at_end``."""
+
+    operand: Expression
+    at: str
+    at_start: int
+    at_end: int
+
+
+Expression: TypeAlias = Number | Name | Unary | Binary | Call | Subscript
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grammar:
+    """What expressions of one kind are made of."""
+
+    operators: Mapping[type[ast.AST], str]
+    """Between two parts and, of the classes of ``ast.unaryop``, before one."""
+    has_options: bool
+    """Whether calls have options, and values are subscripted."""
+    made_of: str
+    """All of it in words."""
+    help: str
+
+
+NUMBERS = Grammar(
+    operators={
+        ast.Add: "+",
+        ast.Sub: "-",
+        ast.Mult: "*",
+        ast.Div: "/",
+        ast.FloorDiv: "//",
+        ast.Mod: "%",
+        ast.Pow: "**",
+        ast.USub: "-",
+    },
+    has_options=False,
+    made_of="numbers, variables, + - * / // % **, and calls",
+    help="write it as in Python: `0.7 * temperature**2`",
+)
+VALUES = Grammar(
+    operators={
+        ast.Add: "+",
+        ast.Sub: "-",
+        ast.Mult: "*",
+        ast.Div: "/",
+        ast.Pow: "**",
+        ast.MatMult: "@",
+        ast.BitAnd: "&",
+        ast.BitOr: "|",
+        ast.Lt: "<",
+        ast.LtE: "<=",
+        ast.Gt: ">",
+        ast.GtE: ">=",
+        ast.Eq: "==",
+        ast.NotEq: "!=",
+        ast.USub: "-",
+        ast.Invert: "~",
+    },
+    has_options=True,
+    made_of="values, numbers, + - * / ** @, comparisons, & | ~, subscripts, and calls of library functions",
+    help="write it as in Python: `reward + 0.99 * (1 - done) * minimum(q_1, q_2)`",
+)
+PI = "pi"
+CONSTANTS: Mapping[str, float] = {PI: math.pi}
+
+_TOKEN = re.compile(r"\$\{[^{}]*\}")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_REMEDIES: Mapping[type[ast.AST], str] = {
+    ast.BoolOp: "write `a & b`, `a | b`: masks are combined element by element",
+    ast.Not: "write `~mask`",
+    ast.FloorDiv: "there is no rounding of values",
+    ast.Mod: "there is no remainder of values",
+    ast.BitXor: "a power is `x**2`",
+    ast.IfExp: "write `where(condition, a, b)`",
+    ast.Constant: "numbers are the only constants here; options may be texts",
 }
-
-
-def _abs(number: Scalar, /) -> Scalar:
-    return abs(number)
-
-
-def _max(*numbers: Scalar) -> Scalar:
-    return max(numbers)
-
-
-def _min(*numbers: Scalar) -> Scalar:
-    return min(numbers)
-
-
-FUNCTIONS: Mapping[str, Callable[..., Scalar]] = {
-    "abs": _abs,
-    "ceil": math.ceil,
-    "cos": math.cos,
-    "exp": math.exp,
-    "floor": math.floor,
-    "log": math.log,
-    "max": _max,
-    "min": _min,
-    "sin": math.sin,
-    "sqrt": math.sqrt,
-}
-"""The functions of one number, and ``max`` and ``min`` of several."""
-OF_SEVERAL = frozenset({"max", "min"})
-CONSTANTS: Mapping[str, float] = {"pi": math.pi}
 
 
 class ExpressionError(ValueError):
     """An expression that cannot be read, or has no value: why, at which characters, and what to write instead."""
 
-    def __init__(self, message: str, start: int, end: int, help: str = WRITE) -> None:
+    def __init__(self, message: str, start: int, end: int, help: str) -> None:
         super().__init__(message)
         self.message, self.start, self.end, self.help = message, start, end, help
 
 
-def read_expression(text: str) -> Expression:
+def read_expression(text: str, grammar: Grammar) -> Expression:
     """Return what a text says; line breaks are spaces. Raises ExpressionError for what is no expression."""
     if len(text) > LONGEST:
         message = f"an expression has at most {LONGEST:,} characters, this one has {len(text):,}"
         raise ExpressionError(message, 0, len(text), "give a part of it a name of its own")
-    # On one line and without indentation, so that it is read as if it stood in brackets.
+    # On one line and without indentation, so that it is read as if it stood in brackets. An interpolation is read as a
+    # name, or as a part of one.
     line = "".join(" " if each.isspace() else each for each in text)
+    masked = _TOKEN.sub(lambda found: "_" * len(found.group()), line) if grammar.has_options else line
     shift = len(line) - len(line.lstrip())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Python warns of is refused below
-            tree = ast.parse(line.strip(), mode="eval").body
+            tree = ast.parse(masked.strip(), mode="eval").body
     except SyntaxError as error:
-        at = min(shift + max((error.offset or 1) - 1, 0), max(len(text) - 1, 0))
-        raise ExpressionError("this is not an expression", at, at + 1) from None
+        # Where the text ends too early, Python says 0.
+        at = shift + (error.offset - 1 if error.offset else len(line.strip()) - 1)
+        at = min(max(at, 0), max(len(text) - 1, 0))
+        raise ExpressionError("this is not an expression", at, at + 1, grammar.help) from None
     except (ValueError, MemoryError, RecursionError):
-        raise ExpressionError("this is not an expression that can be read", 0, len(text)) from None
-    return _Reader(line.strip().encode(), shift).read(tree, 0)
+        raise ExpressionError("this is not an expression that can be read", 0, len(text), grammar.help) from None
+    return _Reader(line, masked.strip().encode(), shift, grammar).read(tree, 0)
 
 
 class _Reader:
     """Turns Python's nodes into ours; Python counts columns in bytes of the line."""
 
-    def __init__(self, line: bytes, shift: int) -> None:
+    def __init__(self, line: str, encoded: bytes, shift: int, grammar: Grammar) -> None:
         self._line = line
+        self._encoded = encoded
         self._shift = shift
+        self._grammar = grammar
 
     def read(self, node: ast.expr, depth: int) -> Expression:
         """Return a node of ours; raise ExpressionError for one that is not in the list."""
-        start, end = self._column(node.col_offset), self._column(node.end_col_offset or 0)
+        start, end = self._find(node)
         if depth == DEEPEST:
             message = f"an expression nests at most {DEEPEST} deep"
             raise ExpressionError(message, start, end, "give a part of it a name of its own")
+        grammar, operators = self._grammar, self._grammar.operators
         match node:
             case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
                 return Number(start=start, end=end, value=value)
-            case ast.Name(id=name) if name.isascii():
-                return Name(start=start, end=end, name=name)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return Negative(start=start, end=end, operand=self.read(operand, depth + 1))
+            case ast.Name():
+                return self._read_name(node)
+            case ast.Attribute() if grammar.has_options:
+                return self._read_name(node)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.read(operand, depth + 1)
-            case ast.BinOp(op=op, left=left, right=right) if type(op) in OPERATORS:
+            case ast.UnaryOp(op=op, operand=operand) if type(op) in operators:
+                return Unary(start=start, end=end, operator=operators[type(op)], operand=self.read(operand, depth + 1))
+            case ast.BinOp(op=op, left=left, right=right) if type(op) in operators:
                 first, second = self.read(left, depth + 1), self.read(right, depth + 1)
-                return Binary(start=start, end=end, operator=OPERATORS[type(op)], left=first, right=second)
-            case ast.Call(func=ast.Name() as function, args=arguments, keywords=[]):
-                name = Name(start=start, end=self._column(function.end_col_offset or 0), name=function.id)
-                given = tuple(self.read(each, depth + 1) for each in arguments)
-                return Call(start=start, end=end, function=name, arguments=given)
+                return Binary(start=start, end=end, operator=operators[type(op)], left=first, right=second)
+            case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in operators:
+                first, second = self.read(left, depth + 1), self.read(right, depth + 1)
+                return Binary(start=start, end=end, operator=operators[type(op)], left=first, right=second)
+            case ast.Compare(ops=[_, _, *_]) if grammar.has_options:
+                help = "compare twice: `(0 < x) & (x < 1)`; `&` and `|` bind closer than comparisons"
+                raise ExpressionError("these are several comparisons in one", start, end, help)
+            case ast.Call(func=ast.Name() as function, args=given, keywords=keywords) if (
+                grammar.has_options or not keywords
+            ):
+                arguments = tuple(self.read(each, depth + 1) for each in given)
+                options = tuple(self._read_option(each, depth + 1) for each in keywords)
+                name = self._read_name(function)
+                return Call(start=start, end=end, function=name, arguments=arguments, options=options)
+            case ast.Subscript(value=value, slice=at) if grammar.has_options:
+                at_start, at_end = self._find(at)
+                text = self._line[at_start:at_end]
+                operand = self.read(value, depth + 1)
+                return Subscript(start=start, end=end, operand=operand, at=text, at_start=at_start, at_end=at_end)
             case _:
-                message = f"an expression has numbers, variables, + - * / // % **, and calls: no {_name_kind(node)}"
-                raise ExpressionError(message, start, end)
+                raise self._refuse(node)
+
+    def _read_name(self, node: ast.expr) -> Name:
+        """Return a name as it is written, with its dots and interpolations."""
+        start, end = self._find(node)
+        name = self._line[start:end]
+        if _DOTTED.fullmatch(_TOKEN.sub("_", name)) is None:
+            raise ExpressionError("this is not a name", start, end, "a name has letters, digits and `_`")
+        return Name(start=start, end=end, name=name)
+
+    def _read_option(self, node: ast.keyword, depth: int) -> Option:
+        """Return an option of a call."""
+        start, end = self._find(node.value)
+        if node.arg is None:
+            raise ExpressionError("options are written one by one", start, end, "write `name=value`")
+        value, name_start = self._read_literal(node.value, depth), self._column(node.col_offset)
+        return Option(start=start, end=end, name=node.arg, name_start=name_start, value=value)
+
+    def _read_literal(self, node: ast.expr, depth: int) -> Plain:
+        """Return the value of an option: a number, a text, a name as a text, or a list of them."""
+        match node:
+            case ast.Constant(value=None | bool() | int() | float() | str() as value):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return -value
+            case ast.Name():
+                return self._read_name(node).name
+            case ast.List(elts=items) | ast.Tuple(elts=items) if depth < DEEPEST:
+                return [self._read_literal(each, depth + 1) for each in items]
+            case _:
+                start, end = self._find(node)
+                help = "write a constant as in Python: `axis=1`, `keepdims=True`, `shape=[batch, -1]`"
+                raise ExpressionError("an option is a constant", start, end, help)
+
+    def _refuse(self, node: ast.expr) -> ExpressionError:
+        """Return the error for a node that is not in the list."""
+        start, end = self._find(node)
+        kinds = (type(node), *(type(each) for each in ast.iter_child_nodes(node)))
+        remedies = (_REMEDIES[kind] for kind in kinds if kind in _REMEDIES) if self._grammar.has_options else iter(())
+        message = f"an expression has {self._grammar.made_of}: no {_name_kind(node)}"
+        return ExpressionError(message, start, end, next(remedies, self._grammar.help))
+
+    def _find(self, node: ast.expr) -> tuple[int, int]:
+        """Return the characters of a node, those of a tuple in brackets without them."""
+        return self._column(node.col_offset), self._column(node.end_col_offset or 0)
 
     def _column(self, offset: int) -> int:
-        return self._shift + len(self._line[:offset].decode())
+        return self._shift + len(self._encoded[:offset].decode())
 
 
 def _name_kind(node: ast.expr) -> str:
@@ -202,7 +317,7 @@ def find_names(expression: Expression) -> Iterator[Name]:
         case Name():
             if expression.name not in CONSTANTS:
                 yield expression
-        case Negative():
+        case Unary() | Subscript():
             yield from find_names(expression.operand)
         case Binary():
             yield from find_names(expression.left)
@@ -212,90 +327,3 @@ def find_names(expression: Expression) -> Iterator[Name]:
                 yield from find_names(each)
         case Number():
             pass
-
-
-def evaluate(expression: Expression, values: Mapping[str, Scalar]) -> Scalar:
-    """Return the value of an expression whose names all have one, as Python gives it.
-
-    Raises ExpressionError for an unknown function, a division by zero, and a result that is not a finite real number
-    or a whole one of more than 64 bits.
-    """
-    match expression:
-        case Number():
-            found = expression.value
-        case Name():
-            found = values[expression.name] if expression.name in values else CONSTANTS[expression.name]
-        case Negative():
-            found = -evaluate(expression.operand, values)
-        case Binary():
-            found = _calculate(expression, evaluate(expression.left, values), evaluate(expression.right, values))
-        case Call():
-            found = _call(expression, [evaluate(each, values) for each in expression.arguments])
-    if isinstance(found, int) and found.bit_length() > MOST_BITS:
-        raise ExpressionError(TOO_MANY_BITS, expression.start, expression.end, WITH_A_POINT)
-    if not math.isfinite(found):
-        raise ExpressionError("this is not a finite number", expression.start, expression.end, "choose other numbers")
-    return found
-
-
-def _operate(operator: str, left: Scalar, right: Scalar) -> Scalar | complex:
-    """Return what Python makes of an operator."""
-    match operator:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "/":
-            return left / right
-        case "//":
-            return left // right
-        case "%":
-            return left % right
-        case _:
-            return left**right
-
-
-def _has_too_many_bits(left: int, right: int) -> bool:
-    return (abs(left).bit_length() - 1) * right > MOST_BITS
-
-
-def _calculate(expression: Binary, left: Scalar, right: Scalar) -> Scalar:
-    """Return the result of an operator."""
-    start, end, help = expression.start, expression.end, "choose other numbers"
-    # A power of whole numbers can take all memory there is: one that is too large for certain is not calculated.
-    is_power = expression.operator == "**"
-    if is_power and isinstance(left, int) and isinstance(right, int) and _has_too_many_bits(left, right):
-        raise ExpressionError(TOO_MANY_BITS, start, end, WITH_A_POINT)
-    try:
-        found = _operate(expression.operator, left, right)
-    except ZeroDivisionError:
-        raise ExpressionError("this divides by zero", start, end, help) from None
-    except OverflowError:
-        raise ExpressionError("this is too large a number", start, end, help) from None
-    if isinstance(found, complex):
-        raise ExpressionError("this power is not a real number", start, end, help)
-    return found
-
-
-def _call(expression: Call, arguments: list[Scalar]) -> Scalar:
-    """Return the result of a function."""
-    name = expression.function.name
-    function = FUNCTIONS.get(name)
-    if function is None:
-        start, end = expression.function.start, expression.function.end
-        raise ExpressionError(
-            f"there is no function '{name}' of numbers", start, end, f"there are {', '.join(FUNCTIONS)}"
-        )
-    is_fitting = len(arguments) > 1 if name in OF_SEVERAL else len(arguments) == 1
-    if not is_fitting:
-        wanted, help = (
-            ("several numbers", f"write `{name}(a, b)`") if name in OF_SEVERAL else ("one number", f"write `{name}(a)`")
-        )
-        raise ExpressionError(f"'{name}' takes {wanted}", expression.start, expression.end, help)
-    try:
-        return function(*arguments)
-    except (ValueError, OverflowError):
-        message = f"'{name}' has no value there"
-        raise ExpressionError(message, expression.start, expression.end, "choose other numbers") from None

@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from graphspec.declare.blocks import UseOp
 from graphspec.declare.fields import NAME_PATTERN, OP_PATTERN, PATH_PATTERN
+from graphspec.declare.formulas import FormulaOp
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.layers import LAYERS
 from graphspec.declare.library import FUNCTIONS, Family, find_other_names
@@ -290,17 +291,20 @@ def build_schema() -> Json:
     kept = {name: item for name, item in common.items() if name not in ("schedule", "every", "start", "until")}
     definitions["ScheduleOp"] = {**op, "properties": {**curve, **kept}, "required": ["schedule"]}
     definitions.pop("FunctionName")  # written out with the names of each family
-    use = _read(UseOp.model_json_schema())
-    use.pop("$defs")
-    definitions["UseOp"] = use
+    for each in (UseOp, FormulaOp):  # what stands for ops, and is none in a finished spec
+        schema_of = _read(each.model_json_schema())
+        schema_of.pop("$defs", None)
+        definitions[each.__name__] = schema_of
+    for each in ("CallOp", "LossOp"):
+        cast("Json", definitions[each]["properties"]).pop("expr")
     whole = {name: _finish(name, item) for name, item in definitions.items()}
     root = _each(_clean, schema)
     properties = cast("dict[str, Json]", root["properties"])
     for section in ("inputs", "models", "ops", "data"):
         properties[section]["propertyNames"] = {"pattern": OP_PATTERN if section == "ops" else NAME_PATTERN}
     kinds = cast("Json", properties["ops"]["additionalProperties"])["oneOf"]
-    use_op: JsonValue = {"$ref": "#/$defs/UseOp"}
-    some: JsonValue = {"anyOf": [*cast("list[JsonValue]", kinds), use_op]}
+    others: list[JsonValue] = [{"$ref": "#/$defs/UseOp"}, {"$ref": "#/$defs/FormulaOp"}]
+    some: JsonValue = {"anyOf": [*cast("list[JsonValue]", kinds), *others]}
     ops: Json = {**properties["ops"], "additionalProperties": some, "minProperties": 1}
     properties["ops"] = ops
     block = cast("dict[str, JsonValue]", whole["BlockSpec"]["properties"])

@@ -14,6 +14,7 @@ from graphspec.analysis.signatures import find_options
 from graphspec.declare.base import Declaration
 from graphspec.declare.data import DataSource, TrainingSets
 from graphspec.declare.durations import Duration
+from graphspec.declare.formulas import LOSS, FormulaOp
 from graphspec.declare.functions import PerBackend
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.inputs import Inputs
@@ -40,6 +41,7 @@ from graphspec.declare.options import find_defaults
 from graphspec.declare.schedules import FIELDS, CurveSpec, PartSpec, ScheduleSpec
 from graphspec.read.builder import Plain
 from graphspec.read.interpolation import spell as spell_constant
+from graphspec.write.formula import Called, write_formula
 
 Tree: TypeAlias = None | bool | int | float | str | list["Tree"] | dict[str, "Tree"]
 
@@ -88,6 +90,8 @@ def spell(value: object) -> Tree:
         case ModelSpec():
             fields = _spell_fields(value)
             return fields if value.like is not None else {key: fields[key] for key in fields if key != "init"}
+        case GraphSpec():
+            return {**_spell_fields(value), "ops": _spell_ops(value.ops)}
         case OpBase():
             # What its kind has comes first, then what all ops have.
             fields = _spell_fields(value)
@@ -98,6 +102,48 @@ def spell(value: object) -> Tree:
             return _spell_fields(value)
         case _:
             raise TypeError(f"no document holds a {type(value).__name__}")
+
+
+def _spell_ops(ops: Mapping[str, Op]) -> dict[str, Tree]:
+    """Return ops, those of an expression as the expression."""
+    held = {name: op for name, op in ops.items() if isinstance(op, CallOp | LossOp) and op.expr is not None}
+    inside = {LOSS.format(name) for name in ops} & held.keys()
+    spelled: dict[str, Tree] = {}
+    for name, op in ops.items():
+        tree = spell(op)
+        assert isinstance(tree, dict)
+        if name in held:
+            if held[name].expr == name and name not in inside:
+                fields = {key: each for key, each in tree.items() if key in FormulaOp.model_fields}
+                spelled[name] = {
+                    "expr": _spell_formula(name, held),
+                    **{key: fields[key] for key in fields if key != "expr"},
+                }
+            continue
+        for key in ("loss", "gradient"):
+            root = tree.get(key)
+            if isinstance(root, str) and root in held and root == LOSS.format(name):
+                tree[key] = _spell_formula(root, held)
+        spelled[name] = tree
+    return spelled
+
+
+def _spell_formula(root: str, held: Mapping[str, CallOp | LossOp]) -> Tree:
+    """Return the expression whose last op has a name."""
+
+    def read(name: str) -> Called:
+        """Return a call with the parts that it reads."""
+        op = held[name]
+        named = op.call if isinstance(op, CallOp) else op.loss
+        operands = tuple(
+            read(each) if isinstance(each, str) and each in held and held[each].expr == op.expr else each
+            for each in op.inputs.positional
+            if not isinstance(each, ScheduleSpec)
+        )
+        reduced = {"reduction": op.reduction} if isinstance(op, LossOp) and op.reduction is not None else {}
+        return Called(function=named.given[0], operands=operands, options={**op.args, **reduced})
+
+    return spell(write_formula(read(root)))
 
 
 def spell_duration(duration: Duration) -> Word:
@@ -289,6 +335,8 @@ def resolve(spec: GraphSpec) -> GraphSpec:
         if op.mode is None and op.default_modes != MODES:
             found["mode"] = op.default_modes
         match op:
+            case CallOp(expr=str()) | LossOp(expr=str()):
+                pass  # an expression stays as it is written
             case CallOp() | LossOp() | MetricOp() | TransformOp() | RandomOp():
                 # Arguments of a function of the library, in the order of its table.
                 defaults = {key: value for key, value in find_defaults(find_options(op)).items() if value is not None}

@@ -292,6 +292,8 @@ class EmitScope:
     function: Function
     tapes: Mapping[int, str] = field(default_factory=dict[int, str])
     """The variable of the tape of every gradient, by the id of the instruction, where the framework has tapes."""
+    inlined: Mapping[str, Evaluate] = field(default_factory=dict[str, "Evaluate"])
+    """By value: the part of an expression that is written where the value is read."""
     checked: frozenset[str] = frozenset()
     """Gradient sets with a verdict, and the values derived from them."""
     floating: frozenset[str] = frozenset()

@@ -35,6 +35,8 @@ def _break_statement(statement: ast.stmt, width: int) -> list[str]:
     if isinstance(statement, BLOCKS):
         return text[: text.rindex("\n")].split("\n")
     value = getattr(statement, "value", None)
+    if isinstance(value, ast.BinOp) and len(text) > width:
+        return [f"{text.removesuffix(unparse(value))}(", *(" " * INDENT + term for term in _split_sum(value)), ")"]
     if not isinstance(value, Bracketed) or (len(text) <= width and not _is_stack(value)):
         return [text]
     prefix = text.removesuffix(unparse(value))
@@ -55,6 +57,22 @@ def _break(expression: ast.expr, width: int, before: int) -> list[str]:
         lines.extend(" " * INDENT + line for line in rest)
         lines[-1] += ","
     return [*lines, closing]
+
+
+def _split_sum(expression: ast.expr) -> Iterator[str]:
+    """Yield the terms of a sum, each with its sign; of a product its factors, and of anything else the whole."""
+    kinds = (ast.Add, ast.Sub)
+    if isinstance(expression, ast.BinOp) and not isinstance(expression.op, kinds):
+        kinds = (ast.Mult, ast.Div)
+    rest: list[str] = []
+    while isinstance(expression, ast.BinOp) and isinstance(expression.op, kinds):
+        # With a name on its left a term gets the brackets that it needs.
+        alone = unparse(ast.BinOp(left=ast.Name(id="_"), op=expression.op, right=expression.right))
+        rest.append(alone.removeprefix("_ "))
+        expression = expression.left
+    first = unparse(ast.BinOp(left=expression, op=kinds[0](), right=ast.Name(id="_"))) if rest else unparse(expression)
+    yield first.rpartition(" ")[0].rpartition(" ")[0] if rest else first
+    yield from reversed(rest)
 
 
 def _is_stack(expression: ast.expr) -> bool:

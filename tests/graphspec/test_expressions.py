@@ -13,17 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphspec.diagnostics import SpecError
-from graphspec.read.expressions import (
-    DEEPEST,
-    FUNCTIONS,
-    LONGEST,
-    OPERATORS,
-    Call,
-    ExpressionError,
-    evaluate,
-    find_names,
-    read_expression,
-)
+from graphspec.read.arithmetic import FUNCTIONS, evaluate
+from graphspec.read.expressions import DEEPEST, LONGEST, NUMBERS, Call, ExpressionError, find_names, read_expression
 from graphspec.read.interpolation import interpolate
 from graphspec.read.overrides import override
 from graphspec.read.source import read_document
@@ -70,7 +61,7 @@ def by_python(text):
     ],
 )
 def test_an_expression_has_the_value_that_python_gives_it(text):
-    found, meant = evaluate(read_expression(text), VALUES), by_python(" ".join(text.split("#")[0].split()))
+    found, meant = evaluate(read_expression(text, NUMBERS), VALUES), by_python(" ".join(text.split("#")[0].split()))
     assert (found, type(found)) == (meant, type(meant))
 
 
@@ -94,9 +85,9 @@ def test_random_expressions_have_the_values_that_python_gives_them(text):
         meant = by_python(text)
     except ZeroDivisionError:
         with pytest.raises(ExpressionError, match="divides by zero"):
-            evaluate(read_expression(text), VALUES)
+            evaluate(read_expression(text, NUMBERS), VALUES)
         return
-    found = evaluate(read_expression(text), VALUES)
+    found = evaluate(read_expression(text, NUMBERS), VALUES)
     assert (found, type(found)) == (meant, type(meant))
 
 
@@ -157,11 +148,11 @@ def test_variables_that_need_each_other_in_expressions_are_a_circle():
 )
 def test_limits_hold(text):
     with pytest.raises(ExpressionError):
-        evaluate(read_expression(text), {})
+        evaluate(read_expression(text, NUMBERS), {})
 
 
 def test_nothing_is_lost_within_the_limits():
-    assert evaluate(read_expression("+".join(["1"] * DEEPEST)), {}) == DEEPEST
+    assert evaluate(read_expression("+".join(["1"] * DEEPEST), NUMBERS), {}) == DEEPEST
 
 
 LETTERS = [
@@ -212,7 +203,7 @@ LETTERS += [
 def read_and_evaluate(text):
     """Return whether a text can be read; errors point into it."""
     try:
-        tree = read_expression(text)
+        tree = read_expression(text, NUMBERS)
         evaluate(tree, {each.name: 2 for each in find_names(tree)})
     except ExpressionError as error:
         return 0 <= error.start <= error.end <= len(text) and "read"
@@ -240,7 +231,7 @@ def audited():
 
 
 def test_the_list_of_nodes_is_closed():
-    calls = {each for each in FUNCTIONS if isinstance(read_expression(f"{each}(1)"), Call)}
+    calls = {each for each in FUNCTIONS if isinstance(read_expression(f"{each}(1)", NUMBERS), Call)}
     assert calls == FUNCTIONS.keys()
-    refused = {each.__name__ for each in ast.operator.__subclasses__()} - {each.__name__ for each in OPERATORS}
+    refused = {each.__name__ for each in ast.operator.__subclasses__()} - {each.__name__ for each in NUMBERS.operators}
     assert refused == {"MatMult", "LShift", "RShift", "BitOr", "BitXor", "BitAnd"}

@@ -41,6 +41,10 @@ class Evaluate(InstructionBase):
 
     family: Literal["call", "loss", "metric", "internal"]
     """``internal``: functions for micro-batches and counts: parts, shares, weigh, quotient, inverse."""
+    expr: str = ""
+    """The value of the expression of which it is a part; empty where it is an op of its own."""
+    into: str = ""
+    """The value of its expression in whose line it is written; empty where it has a line of its own."""
     function: FunctionRef
     arguments: tuple[Argument, ...]
     options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
@@ -69,6 +73,7 @@ class Evaluate(InstructionBase):
         "outputs": Names,
         "graph": bool,
         "detached": Names,
+        "into": str,
     }
 
     @property
@@ -128,6 +133,7 @@ class Evaluate(InstructionBase):
             "outputs": list(self.outputs),
             "graph": self.graph,
             "detached": export_detached(self.arguments),
+            "into": self.into,
         }
 
 

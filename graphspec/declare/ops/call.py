@@ -25,6 +25,8 @@ class CallOp(OpBase):
     """Names of its results, where it has several; these are the values then."""
     args: ScheduledArgs = {}
     """Constants it takes by keyword, such as `axis`."""
+    expr: str | None = None
+    """The value of the expression of which it is a part; documents cannot say so."""
 
     @model_validator(mode="before")
     @classmethod

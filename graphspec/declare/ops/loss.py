@@ -23,6 +23,8 @@ class LossOp(OpBase):
     """What it is given, predictions before targets; a number is a tensor filled with it."""
     args: ScheduledArgs = {}
     """Constants it takes by keyword, such as `axis`."""
+    expr: str | None = None
+    """The value of the expression of which it is a part; documents cannot say so."""
     reduction: Literal["mean", "sum", "none"] | None = None
     """How the elements are combined (default: the loss's own, a mean over elements for most)."""
     weight: ScheduledNumber | None = None

@@ -9,14 +9,13 @@ from functools import reduce
 
 from compiler.ir.instructions import Accumulate, Evaluate, Random
 from compiler.ir.program import Function, InputDecl, LayerDecl
-from compiler.ir.value import Dimension, Ref, Scheduled, Setting
+from compiler.ir.value import Dimension, Operand, Ref, Scheduled, Setting
 from compiler.types.loss import OF_CLASSES
 from graphspec.declare.options import BATCH
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, EmitScope, Lowered
-from runtime.codegen.flow import carries
 from runtime.codegen.resources import find_sized_input, is_running
-from runtime.codegen.scope import keywords, line_of, number, positional, read, setting, with_notes
+from runtime.codegen.scope import keywords, line_of, number, operand, positional, read, setting, with_notes
 from runtime.codegen.text import Line
 
 
@@ -82,8 +81,16 @@ OPERATORS: Mapping[str, ast.operator] = {
 """Calls that are Python operators on tensors."""
 
 
+def find_inlined(function: Function) -> Mapping[str, Evaluate]:
+    """Return the parts of expressions that are written where their value is read, by that value."""
+    parts = (each for each in function.instructions if isinstance(each, Evaluate) and each.into)
+    return {each.outputs[0]: each for each in parts}
+
+
 def lower_evaluate(instruction: Evaluate, scope: EmitScope) -> Lowered:
     """Return the call of a function, times its weight; without a graph where it would be recorded for nothing."""
+    if instruction.into:
+        return Lowered(code=(), graph="either")
     targets = [scope.names.value(value) for value in instruction.outputs]
     if instruction.counted:
         lines = with_notes(instruction, [line_of(instruction, each) for each in counted(instruction, targets, scope)])
@@ -95,8 +102,41 @@ def lower_evaluate(instruction: Evaluate, scope: EmitScope) -> Lowered:
         return Lowered(code=lines)
     if is_running(instruction):
         return Lowered(code=lines, graph="either")  # the call does that itself
-    needless = carries(instruction.arguments, scope.flow.carrying) and instruction.function.name != "stop"
+    needless = _carries(instruction, scope) and instruction.function.name != "stop"
     return Lowered(code=lines, graph="without" if needless else "either")
+
+
+def _carries(instruction: Evaluate, scope: EmitScope) -> bool:
+    """Return whether a graph enters a call through one of its arguments, or of the parts that are written in it."""
+    operands = (argument.operand for argument in instruction.arguments)
+    return any(_has_graph(each, scope) for each in operands if isinstance(each, Ref) and not each.detach)
+
+
+def _has_graph(value: Ref, scope: EmitScope) -> bool:
+    """Return whether a value carries a graph where it is read."""
+    part = scope.inlined.get(value.name)
+    if part is None or part.graph:
+        return value.name in scope.flow.carrying
+    return not part.constant and _carries(part, scope)
+
+
+def _operand(value: Operand, instruction: Evaluate, scope: EmitScope) -> ast.expr:
+    """Return an operand of a call: a part of the same expression by what it calculates.
+
+    A part without a graph is calculated with one if the whole is, and is detached instead.
+    """
+    part = scope.inlined.get(value.name) if isinstance(value, Ref) else None
+    if part is None or not isinstance(value, Ref):
+        return operand(value, scope)
+    made = _weighted(part, _value(part, scope), scope)
+    is_without = value.detach or (instruction.graph and not part.graph)
+    return scope.dialect.detach(made) if is_without and _has_graph(value, scope) else made
+
+
+def _operands(instruction: Evaluate, scope: EmitScope) -> list[ast.expr]:
+    """Return the positional arguments of a call, parts of the same expression among them."""
+    given = (each.operand for each in instruction.arguments if each.name is None)
+    return [_operand(each, instruction, scope) for each in given]
 
 
 def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
@@ -113,12 +153,10 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
         # A loss may be returned as (sum, count), which means their quotient.
         received = "uncounted" if instruction.gathered else "mean_of"
         return syntax.call(received, called) if instruction.family == "loss" else called
-    operands = positional(instruction.arguments, scope)
+    operands = _operands(instruction, scope)
     if instruction.family in ("call", "internal"):
         if function.name == "stop":
-            operand = instruction.arguments[0].operand
-            has_graph = isinstance(operand, Ref) and operand.name in scope.flow.carrying and not operand.detach
-            return scope.dialect.detach(operands[0]) if has_graph else operands[0]
+            return scope.dialect.detach(operands[0]) if _carries(instruction, scope) else operands[0]
         if scope.dialect.has_operators(instruction, scope):
             if function.name == "neg":
                 return ast.UnaryOp(op=ast.USub(), operand=operands[0])

@@ -17,7 +17,7 @@ from runtime.codegen.dialect import EmitContext, EmitScope
 from runtime.codegen.flow import find_differentiated
 from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
 from runtime.codegen.lower import lower
-from runtime.codegen.lower.evaluate import batch_size_lines
+from runtime.codegen.lower.evaluate import batch_size_lines, find_inlined
 from runtime.codegen.lower.overflow import find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
 from runtime.codegen.norms import measured
@@ -76,6 +76,7 @@ class _Writer:
             differentiated=find_differentiated(context.program),
             switches={},
             mode=function.mode,
+            inlined=find_inlined(function),
             checked=find_tainted(function),
             function=function,
             floating=find_floating(function, context.program),

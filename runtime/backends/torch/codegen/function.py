@@ -31,7 +31,7 @@ from runtime.codegen.dialect import EmitContext, EmitScope, Lowered
 from runtime.codegen.flow import find_differentiated, find_flow, find_mixed, find_modes, is_modal
 from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
 from runtime.codegen.lower import lower
-from runtime.codegen.lower.evaluate import batch_size_lines
+from runtime.codegen.lower.evaluate import batch_size_lines, find_inlined
 from runtime.codegen.lower.overflow import find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
 from runtime.codegen.norms import measured
@@ -54,6 +54,7 @@ def emit_function(function: Function, context: EmitContext) -> Block:
         differentiated=find_differentiated(program),
         switches=find_switches(function, context.program),
         mode=function.mode,
+        inlined=find_inlined(function),
         checked=find_tainted(function),
         function=function,
     )

@@ -1,0 +1,54 @@
+"""Which parts of an expression are written into the line of what reads them, rather than on a line of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate
+from typing import TypeGuard
+
+from compiler.ir.instructions import Evaluate, Instruction
+from compiler.ir.step_graph import StepGraph
+from graphspec.declare.options import BATCH
+
+
+def inline_parts(graph: StepGraph) -> StepGraph:
+    """Return a scheduled graph in which the parts of expressions know the value into whose line they are written.
+
+    A part then runs where the line of the whole expression stands. Nothing may be written in between: a value may be
+    the weights themselves. A part whose value is read more than once is on a line of its own, too.
+    """
+    place = {name: index for index, name in enumerate(graph.sequence)}
+    written = [0, *accumulate(_writes(graph.nodes[name]) for name in graph.sequence)]
+    readers: dict[str, list[str]] = {}
+    for node in graph.nodes.values():
+        for use in node.uses:
+            readers.setdefault(use.value, []).append(node.id)
+    lines: dict[str, str] = {}
+    """By node: that in whose line it stands in the end."""
+    nodes = dict(graph.nodes)
+    for name in reversed(graph.sequence):
+        node = graph.nodes[name]
+        if not _holds_parts(node) or len(node.outputs) != 1 or node.outputs[0] in graph.outputs:
+            continue
+        reader, *others = readers.get(node.outputs[0], [""])
+        if others or not reader:
+            continue
+        user, line = graph.nodes[reader], lines.get(reader, reader)
+        if not _holds_parts(user) or (user.expr, user.micro_batch) != (node.expr, node.micro_batch):
+            continue
+        if written[place[name] + 1] == written[place[line]]:
+            nodes[name], lines[name] = replace(node, into=user.outputs[0]), line
+    return replace(graph, nodes=nodes)
+
+
+def _holds_parts(node: Instruction) -> TypeGuard[Evaluate]:
+    """Return whether a node is of an expression and reads each of its operands once."""
+    if not isinstance(node, Evaluate) or not node.expr or node.counted:
+        return False
+    # A shape with `batch` is worked out from the operand, which is read twice.
+    return not any(isinstance(each, tuple) and BATCH in each for each in node.options.values())
+
+
+def _writes(node: Instruction) -> bool:
+    """Return whether a node writes more than the running statistics of a forward."""
+    return any(not write.statistics for write in node.writes)

@@ -1,0 +1,58 @@
+"""Lines of a plan: what an instruction does in one line, an expression with its parts as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from compiler.ir.instructions import Evaluate, Instruction
+from compiler.ir.value import Constant, Operand, Ref
+from compiler.ir.weight_terms import format_number
+from graphspec.write.formula import Called, write_formula
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """The lines of a function, or of a graph: the parts of expressions are in those of what reads them."""
+
+    parts: Mapping[str, Evaluate]
+    """Those that have no line of their own, by their value."""
+
+    @classmethod
+    def of(cls, instructions: Iterable[Instruction]) -> Lines:
+        """Return the lines of the instructions of a function."""
+        parts = (each for each in instructions if isinstance(each, Evaluate) and each.into)
+        return cls({each.outputs[0]: each for each in parts})
+
+    def has(self, instruction: Instruction) -> bool:
+        """Return whether an instruction has a line of its own."""
+        return not (isinstance(instruction, Evaluate) and instruction.into)
+
+    def find(self, instruction: Instruction) -> tuple[Instruction, ...]:
+        """Return what is in the line of an instruction: itself, and the parts that are written there."""
+        read = (self.parts[name] for name in instruction.operands if name in self.parts)
+        return (instruction, *(inner for part in read for inner in self.find(part)))
+
+    def write(self, instruction: Instruction) -> str:
+        """Return what an instruction does, in one line."""
+        if not isinstance(instruction, Evaluate) or not instruction.expr or instruction.counted:
+            return instruction.phrase
+        weight = "" if instruction.weight is None else f"{format_number(instruction.weight)} * "
+        times = "" if instruction.times == 1 else f"{instruction.times} * "
+        formula = write_formula(self._read(instruction))
+        return f"{', '.join(instruction.outputs)} = {times}{weight}{formula}"
+
+    def _read(self, instruction: Evaluate) -> Called:
+        """Return an evaluation with the parts that it reads."""
+        operands = tuple(self._find_operand(each.operand) for each in instruction.arguments)
+        return Called(function=instruction.function.name, operands=operands, options=instruction.options)
+
+    def _find_operand(self, operand: Operand) -> Called | str | bool | int | float:
+        """Return an operand: a name, a number, or a part of the expression."""
+        match operand:
+            case Ref():
+                return self._read(self.parts[operand.name]) if operand.name in self.parts else operand.name
+            case Constant():
+                return operand.value
+            case _:
+                return operand.name

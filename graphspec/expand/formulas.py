@@ -1,0 +1,417 @@
+"""Formulas become ops: every operator and call in an expression is a `call` or a `loss` of its own.
+
+The last one has the name of the op, or `step.loss` for the loss of an update or a gradient; those before are numbered:
+`goal.1`. Each says in `expr` of which value's expression it is a part. Variables are replaced afterwards, so an
+interpolation is read as a name here, and :func:`fold_numbers` calculates later what is made of numbers alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import chain
+
+from pydantic import BaseModel
+
+from graphspec.declare.formulas import LOSS, FormulaOp
+from graphspec.declare.graph import find_kinds
+from graphspec.declare.library import CALLS, LOSSES
+from graphspec.declare.ops.base import OpBase
+from graphspec.diagnostics import Diagnostic, Span, SpecError
+from graphspec.expand.copies import check_part
+from graphspec.limits import MOST_PROBLEMS
+from graphspec.read.arithmetic import FUNCTIONS, evaluate
+from graphspec.read.builder import SourceText
+from graphspec.read.expressions import (
+    CONSTANTS,
+    PI,
+    VALUES,
+    Binary,
+    Call,
+    Expression,
+    ExpressionError,
+    Name,
+    Node,
+    Number,
+    Scalar,
+    Subscript,
+    Unary,
+    read_expression,
+)
+from graphspec.read.source import Document, Path, Place, Plain
+
+OPERATORS: Mapping[str, str] = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "div",
+    "**": "pow",
+    "@": "matmul",
+    "&": "logical_and",
+    "|": "logical_or",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+    "==": "equal",
+    "!=": "not_equal",
+}
+"""The calls that operators between two values are."""
+SIGNS: Mapping[str, str] = {"-": "neg", "~": "logical_not"}
+"""The calls that operators before a value are."""
+ARITHMETIC: Mapping[str, str] = {
+    call: operator for operator, call in OPERATORS.items() if operator in {"+", "-", "*", "/", "**"}
+}
+"""The operators of numbers, by their calls."""
+NUMERIC: Mapping[str, str] = {"minimum": "min", "maximum": "max"}
+"""What calls of two values are for numbers."""
+CHAINED = ("+", "*")
+"""Operators that one call has for several operands: `a + b + c`."""
+PASSED_ON = tuple(each for each in ("mode", "dataset", "after") if each in OpBase.model_fields)
+"""The common fields that all ops of an expression have; a clock is for the last one, which the others run for."""
+PART = "{}.{}"
+_NAME = re.compile(r"\s*([A-Za-z_]|\$\{[^{}]*\})(\w|\.|\$\{[^{}]*\})*\s*", re.ASCII)
+_INDICATOR = re.compile(r"[>|][-+0-9]*[ \t]*(#[^\n]*)?\n|['\"]")
+
+
+class _Formulas(BaseModel):
+    ops: dict[str, FormulaOp]
+
+
+class Overlaid(Mapping[Path, Place]):
+    """The places of a document, and those of its expressions' parts, which stand before them."""
+
+    def __init__(self, places: Mapping[Path, Place], parts: Mapping[Path, Place]) -> None:
+        self._places = places
+        self._parts = parts
+
+    def __getitem__(self, path: Path) -> Place:
+        return self._parts[path] if path in self._parts else self._places[path]
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._parts or path in self._places
+
+    def __iter__(self) -> Iterator[Path]:
+        yield from self._parts
+        yield from (path for path in self._places if path not in self._parts)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def expand_formulas(document: Document) -> Document:
+    """Return a document in which expressions are the ops that they are made of, in blocks too.
+
+    Raises SpecError for what is no expression.
+    """
+    data = document.data
+    if not isinstance(data, dict):
+        return document
+    places: dict[Path, Place] = {}
+    problems: list[Diagnostic] = []
+    changed: dict[str, Plain] = {}
+    if isinstance(ops := data.get("ops"), dict):
+        names = frozenset(chain(_find_values(data, "inputs"), _find_values(data, "state"), _find_values(data, "ops")))
+        changed["ops"] = _Expander(document, ("ops",), names, places, problems).run(ops)
+    if isinstance(blocks := data.get("blocks"), dict):
+        found: dict[str, Plain] = {}
+        for name, block in blocks.items():
+            found[name] = block
+            if isinstance(block, dict) and isinstance(inner := block.get("ops"), dict):
+                listed = block.get("inputs")
+                inputs = [each for each in (listed if isinstance(listed, list) else [listed]) if isinstance(each, str)]
+                known = frozenset(chain(inputs, _find_values(block, "ops")))
+                path: Path = ("blocks", name, "ops")
+                found[name] = {**block, "ops": _Expander(document, path, known, places, problems).run(inner)}
+        changed["blocks"] = found
+    if problems:
+        raise SpecError(dict.fromkeys(problems[:MOST_PROBLEMS]), document.texts)
+    return replace(document, data={**data, **changed}, places=Overlaid(document.places, places)) if places else document
+
+
+def _find_values(data: Mapping[str, Plain], section: str) -> Iterator[str]:
+    """Yield the names of a section, and the outputs of its ops."""
+    found = data.get(section)
+    for name, each in found.items() if isinstance(found, dict) else ():
+        yield name
+        outputs = each.get("outputs") if isinstance(each, dict) else None
+        yield from (value for value in (outputs if isinstance(outputs, list) else [outputs]) if isinstance(value, str))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Formula:
+    """An expression that is being made into ops: of which op, the name of its value, its text, and where that is."""
+
+    holder: str
+    root: str
+    text: str
+    path: Path
+    """Of the text."""
+    given: Mapping[str, Plain]
+    """The fields of the last op."""
+    made: dict[str, Plain] = field(default_factory=dict[str, Plain])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """An option of a call, and where its name and its value are."""
+
+    value: Plain
+    key: Node
+    place: Node
+
+
+class _Expander:
+    """Makes ops of the expressions of a section."""
+
+    def __init__(
+        self,
+        document: Document,
+        path: Path,
+        names: frozenset[str],
+        places: dict[Path, Place],
+        problems: list[Diagnostic],
+    ) -> None:
+        self._document, self._path, self._names = document, path, names
+        self._places, self._problems = places, problems
+        self._texts = {file: SourceText(file=file, content=text) for file, text in document.texts.items()}
+
+    def run(self, ops: Mapping[str, Plain]) -> dict[str, Plain]:
+        """Return the ops, those of an expression before the op that it is of."""
+        found: dict[str, Plain] = {}
+        for name, op in ops.items():
+            formula = self._find_formula(name, op)
+            if formula is None:
+                found[name] = op
+                continue
+            try:
+                self._expand(formula)
+            except ExpressionError as error:
+                span = self._point(formula, error.start, error.end)
+                self._problems.append(Diagnostic(code="GS068", message=error.message, span=span, help=error.help))
+            found |= formula.made
+            if formula.root != name:
+                assert isinstance(op, dict)
+                held: dict[str, Plain] = {**op, str(formula.path[-1]): formula.root}
+                found[name] = held
+        return found
+
+    def _find_formula(self, name: str, op: Plain) -> _Formula | None:
+        """Return the expression that an op has."""
+        if not isinstance(op, dict):
+            return None
+        kinds, path = find_kinds(op), (*self._path, name)
+        if "expr" in op:
+            if kinds:
+                message = f"an op has one kind, found `expr` and `{kinds[0]}`"
+                span = self._document.key_span((*path, "expr"))
+                help = "split it into two ops, or remove one of the keys"
+                self._problems.append(Diagnostic(code="GS052", message=message, span=span, help=help))
+                return None
+            moved = replace(self._document, places=_Below(self._document.places, self._path[:-1]))
+            check_part(_Formulas, {"ops": {name: op}}, moved)
+            text = op["expr"]
+            assert isinstance(text, str)
+            given = {key: each for key, each in op.items() if key != "expr"}
+            return _Formula(holder=name, root=name, text=text, path=(*path, "expr"), given=given)
+        keys = ("loss",) if "update" in kinds else ("gradient",) if "gradient" in kinds else ()
+        for key in keys:
+            text = op.get(key)
+            if isinstance(text, str) and text.strip() and _NAME.fullmatch(text) is None:
+                return _Formula(holder=name, root=LOSS.format(name), text=text, path=(*path, key), given={})
+        return None
+
+    def _expand(self, formula: _Formula) -> None:
+        """Make the ops of an expression; raise ExpressionError for what is none."""
+        tree = read_expression(formula.text, VALUES)
+        if isinstance(tree, Name | Number):
+            help = "write its name where it is read" if isinstance(tree, Name) else "write it where it is read"
+            what = "a name" if isinstance(tree, Name) else "a number"
+            raise ExpressionError(f"this is {what}, and calculates nothing", tree.start, tree.end, help)
+        root = (*self._path, formula.root)
+        if formula.root != formula.holder:
+            span = self._point(formula, 0, len(formula.text))
+            self._places[root] = Place(key=span, value=span)
+        self._make(tree, formula, formula.root)
+
+    def _make(self, node: Expression, formula: _Formula, name: str | None) -> Plain:
+        """Return the operand that a node is; make its op, under a name where it is given one."""
+        match node:
+            case Number():
+                return node.value
+            case Name():
+                if node.name == PI and PI in self._names:
+                    help = "rename the value"
+                    message = "`pi` is the number in expressions, and there is a value of that name"
+                    raise ExpressionError(message, node.start, node.end, help)
+                return CONSTANTS.get(node.name, node.name)
+            case Unary():
+                return self._add(SIGNS[node.operator], (node.operand,), {}, node, node, formula, name)
+            case Binary():
+                operands = tuple(_find_operands(node))
+                return self._add(OPERATORS[node.operator], operands, {}, node, node, formula, name)
+            case Subscript():
+                at = Node(start=node.at_start, end=node.at_end)
+                given = {"at": _Given(value=node.at, key=at, place=at)}
+                return self._add("subscript", (node.operand,), given, node, node, formula, name)
+            case Call():
+                options: dict[str, _Given] = {}
+                for each in node.options:
+                    if each.name in options:
+                        raise ExpressionError(f"`{each.name}` repeats", each.start, each.end, "write it once")
+                    key = Node(start=each.name_start, end=each.name_start + len(each.name))
+                    options[each.name] = _Given(value=each.value, key=key, place=each)
+                return self._add(node.function.name, node.arguments, options, node, node.function, formula, name)
+
+    def _add(
+        self,
+        function: str,
+        operands: tuple[Expression, ...],
+        options: Mapping[str, _Given],
+        node: Node,
+        called: Node,
+        formula: _Formula,
+        name: str | None,
+    ) -> str:
+        """Make the op of a function after those of its operands; return its name."""
+        inputs = [self._make(each, formula, None) for each in operands]
+        family = "loss" if function in LOSSES and function not in CALLS else "call"
+        is_last = name is not None
+        name = PART.format(formula.root, len(formula.made) + 1) if name is None else name
+        op: dict[str, Plain] = {family: function, "inputs": inputs}
+        path = (*self._path, name)
+        if not is_last:
+            span = self._point(formula, node.start, node.end)
+            self._places[path] = Place(key=span, value=span)
+        places: dict[Path, Node] = {(family,): called, ("inputs",): node}
+        places |= {("inputs", index): each for index, each in enumerate(operands)}
+        args = {key: each.value for key, each in options.items()}
+        fields: dict[str, Path] = {key: ("args", key) for key in args}
+        if family == "loss" and "reduction" in args:
+            op["reduction"], fields["reduction"] = args.pop("reduction"), ("reduction",)
+        if args:
+            op["args"] = args
+            places["args",] = node
+        for rest, each in places.items():
+            span = self._point(formula, each.start, each.end)
+            self._places[*path, *rest] = Place(key=span, value=span)
+        for name_of, rest in fields.items():
+            given = options[name_of]
+            key, value = (self._point(formula, each.start, each.end) for each in (given.key, given.place))
+            self._places[*path, *rest] = Place(key=key, value=value)
+        for key, value in formula.given.items():
+            if is_last or key in PASSED_ON:
+                op[key] = value
+                if not is_last:
+                    self._places[*path, key] = self._document.places[*formula.path[:-1], key]
+        formula.made[name] = {**op, "expr": formula.root}
+        return name
+
+    def _point(self, formula: _Formula, start: int, end: int) -> Span:
+        """Return where some characters of an expression are written; the whole value where it is spelled otherwise."""
+        whole = self._document.value_span(formula.path)
+        text = self._texts[whole.file]
+        at, end_at = text.offset(whole.line, whole.column), text.offset(whole.end_line, whole.end_column)
+        written = text.content[at:end_at]
+        indicator = _INDICATOR.match(written)
+        shift = 0 if indicator is None else indicator.end()
+        # Lines of a text may be folded and indented in the document: all other characters are the same.
+        places = [index for index in range(shift, len(written)) if not written[index].isspace()]
+        meant = [index for index, each in enumerate(formula.text) if not each.isspace()]
+        spelled = "".join(written[index] for index in places[: len(meant)])
+        if spelled != "".join(formula.text[index] for index in meant) or not meant:
+            return whole
+        by_index = dict(zip(meant, places, strict=False))
+        first = next((by_index[each] for each in range(start, end) if each in by_index), None)
+        last = next((by_index[each] for each in range(end - 1, start - 1, -1) if each in by_index), None)
+        if first is None or last is None:
+            near = max((each for each in meant if each < max(start, 1)), default=meant[0])
+            first = last = by_index[near]
+        return replace(text.span(at + first, at + last + 1), via=whole.via)
+
+
+class _Below(Mapping[Path, Place]):
+    """The places below a path of a document."""
+
+    def __init__(self, places: Mapping[Path, Place], path: Path) -> None:
+        self._places = places
+        self._path = path
+
+    def __getitem__(self, path: Path) -> Place:
+        return self._places[*self._path, *path]
+
+    def __iter__(self) -> Iterator[Path]:
+        length = len(self._path)
+        yield from (path[length:] for path in self._places if path[:length] == self._path)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _find_operands(node: Binary) -> Iterator[Expression]:
+    """Yield the operands of an operator: those of a sum of sums from left to right."""
+    if node.operator in CHAINED and isinstance(node.left, Binary) and node.left.operator == node.operator:
+        yield from _find_operands(node.left)
+    else:
+        yield node.left
+    yield node.right
+
+
+def fold_numbers(document: Document) -> Document:
+    """Return a document in which the parts of expressions that are made of numbers alone are numbers.
+
+    Raises SpecError for a part without a value, and for an expression that comes to a number.
+    """
+    data = document.data
+    ops = data.get("ops") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(ops, dict):
+        return document
+    found: dict[str, Plain] = {}
+    numbers: dict[str, Scalar] = {}
+    problems: dict[str, Diagnostic] = {}
+    for name, op in ops.items():
+        written = op.get("inputs") if isinstance(op, dict) and "expr" in op else None
+        if not isinstance(op, dict) or not isinstance(written, list):
+            found[name] = op
+            continue
+        used = {each for each in written if isinstance(each, str) and each in numbers}
+        inputs: list[Plain] = [numbers[each] if isinstance(each, str) and each in used else each for each in written]
+        for each in used & problems.keys():  # what is made of numbers is no expression of its own
+            del problems[each]
+        found[name] = {**op, "inputs": inputs}
+        node = _read_function(op, inputs)
+        if node is None:
+            continue
+        try:
+            numbers[name], message = evaluate(node, {}), "this comes to a number, and reads no value"
+            help = "write the number where it is read, or a variable: `${= 0.7 * temperature**2}`"
+            found.pop(name)
+        except ExpressionError as error:
+            message, help = error.message, error.help
+        span = document.value_span(("ops", name, "inputs"))
+        problems[name] = Diagnostic(code="GS068", message=message, span=span, help=help)
+    if problems:
+        raise SpecError([*problems.values()][:MOST_PROBLEMS], document.texts)
+    return replace(document, data={**data, "ops": found}) if numbers else document
+
+
+def _read_function(op: Mapping[str, Plain], inputs: list[Plain]) -> Expression | None:
+    """Return what a call calculates from numbers alone; None where it is another call."""
+    function = op.get("call")
+    operands = [
+        Number(start=0, end=0, value=each)
+        for each in inputs
+        if isinstance(each, int | float) and not isinstance(each, bool)
+    ]
+    if not isinstance(function, str) or len(operands) < len(inputs) or not operands or "args" in op:
+        return None
+    operator = ARITHMETIC.get(function)
+    if operator is not None and len(operands) > 1:
+        return reduce(lambda left, right: Binary(start=0, end=0, operator=operator, left=left, right=right), operands)
+    if function == "neg":
+        return Unary(start=0, end=0, operator="-", operand=operands[0])
+    name = NUMERIC.get(function, function)
+    called = Name(start=0, end=0, name=name)
+    return Call(start=0, end=0, function=called, arguments=tuple(operands)) if name in FUNCTIONS else None

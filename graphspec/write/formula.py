@@ -1,0 +1,98 @@
+"""Write ops as the expression that they are made of: the opposite of :mod:`graphspec.expand.formulas`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TypeAlias, cast
+
+from graphspec.expand.formulas import OPERATORS, SIGNS
+
+Operand: TypeAlias = "Called | str | bool | int | float"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A function of the library on its operands: names, numbers, and other calls."""
+
+    function: str
+    operands: tuple[Operand, ...]
+    options: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+_BINARY: Mapping[str, ast.operator] = {
+    "+": ast.Add(),
+    "-": ast.Sub(),
+    "*": ast.Mult(),
+    "/": ast.Div(),
+    "**": ast.Pow(),
+    "@": ast.MatMult(),
+    "&": ast.BitAnd(),
+    "|": ast.BitOr(),
+}
+_COMPARED: Mapping[str, ast.cmpop] = {
+    "<": ast.Lt(),
+    "<=": ast.LtE(),
+    ">": ast.Gt(),
+    ">=": ast.GtE(),
+    "==": ast.Eq(),
+    "!=": ast.NotEq(),
+}
+_SIGNS: Mapping[str, ast.unaryop] = {"-": ast.USub(), "~": ast.Invert()}
+_OPERATORS = {call: operator for operator, call in OPERATORS.items()}
+_BEFORE = {call: operator for operator, call in SIGNS.items()}
+
+
+def write_formula(called: Called) -> str:
+    """Return a call as an expression, with the brackets that it needs.
+
+    >>> write_formula(Called(function="mul", operands=(0.5, Called(function="sub", operands=("a", "b")))))
+    '0.5 * (a - b)'
+    """
+    return ast.unparse(_build(called))
+
+
+def _build(operand: Operand) -> ast.expr:
+    """Return the syntax tree of an operand."""
+    match operand:
+        case str():
+            return ast.Name(id=operand)  # with its dots, and as `unparse` writes it
+        case bool():
+            return ast.Constant(value=operand)
+        case int() | float():
+            return _literal(operand)
+        case Called():
+            return _build_call(operand)
+
+
+def _build_call(called: Called) -> ast.expr:
+    """Return the syntax tree of a call: an operator where there is one for it."""
+    operands = [_build(each) for each in called.operands]
+    operator, sign = _OPERATORS.get(called.function, ""), _BEFORE.get(called.function, "")
+    if operator in _BINARY and len(operands) > 1:
+        return reduce(lambda left, right: ast.BinOp(left=left, op=_BINARY[operator], right=right), operands)
+    if operator in _COMPARED and len(operands) == 2:
+        return ast.Compare(left=operands[0], ops=[_COMPARED[operator]], comparators=[operands[1]])
+    if sign and len(operands) == 1:
+        return ast.UnaryOp(op=_SIGNS[sign], operand=operands[0])
+    if called.function == "subscript" and len(operands) == 1:
+        return ast.Subscript(value=operands[0], slice=ast.Name(id=str(called.options["at"])))
+    keywords = [ast.keyword(arg=name, value=_literal(value)) for name, value in called.options.items()]
+    return ast.Call(func=ast.Name(id=called.function), args=operands, keywords=keywords)
+
+
+def _literal(value: object) -> ast.expr:
+    """Return a constant; a negative number as Python reads it, so that it gets brackets before a power."""
+    match value:
+        case bool() | None | str():
+            return ast.Constant(value=value)
+        case int() | float() if value < 0:
+            return ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=-value))
+        case int() | float():
+            return ast.Constant(value=value)
+        case list() | tuple():
+            return ast.List(elts=[_literal(each) for each in cast("list[object]", value)])
+        case _:
+            return ast.Name(id=str(value))  # a number that follows a schedule, by its name
