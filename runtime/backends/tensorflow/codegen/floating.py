@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Random, Schedule
+from compiler.ir.instructions import MASKS, Evaluate, Forward, Gradient, Instruction, Random, Schedule
 from compiler.ir.program import Function, Program
 from compiler.ir.value import Ref
 from runtime.codegen.resources import find_inputs
@@ -13,7 +13,7 @@ from runtime.codegen.resources import find_inputs
 FLOATING_TYPES = frozenset({"float32", "float64"})
 """Declared types that are replaced by the type of the step."""
 FLOATING_DRAWS = frozenset({"normal", "uniform"})
-OTHER_TYPES = frozenset({"argmax", "one_hot", "where", "gather", "row_shares"})
+OTHER_TYPES = MASKS | {"argmax", "one_hot", "where", "gather", "row_shares"}
 """Calls whose result or operands are of other types."""
 
 
