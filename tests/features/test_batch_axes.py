@@ -112,6 +112,13 @@ FORMS = {
         STACKED + "  rows: {call: sum, inputs: stacked, args: {axis: 1}}\n  fit: {call: mean, inputs: rows}",
         lambda n: 1 / 3,
     ),
+    "subscript of a sum over rows": (
+        TURNED
+        + "  rows: {call: sum, inputs: turned, args: {axis: 1}}\n"
+        + '  row: {call: subscript, inputs: rows, args: {at: "None, :3"}}\n'
+        + "  fit: {call: mean, inputs: row}",
+        lambda n: 1 / 3,
+    ),
     "product over rows": (ONES.strip("\n"), lambda n: 1 / 3),
 }
 
