@@ -32,8 +32,17 @@ def broadcast(use: FunctionUse) -> Shape | None:
 
 
 def arithmetic(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type add, sub, mul, lerp: shapes broadcast, dtypes are promoted."""
+    """Type add, mul, lerp: shapes broadcast, dtypes are promoted."""
     return (TensorType(broadcast(use), promote(*use.inputs)),)
+
+
+def difference(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type sub and neg: as arithmetic, but masks, of which PyTorch subtracts none, are refused."""
+    for index, tensor in enumerate(use.tensors()):
+        if tensor.dtype == "bool":
+            help = "1 - x of a mask is `{call: logical_not, inputs: x}`"
+            raise use.wrong_input(index, "a mask of dtype bool", f"numbers for `{use.name}`", help)
+    return arithmetic(use)
 
 
 def quotient(use: FunctionUse) -> tuple[TensorType, ...]:
@@ -42,7 +51,7 @@ def quotient(use: FunctionUse) -> tuple[TensorType, ...]:
 
 
 def kept(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type neg, abs, sign, square, relu, stop: nothing changes."""
+    """Type abs, sign, square, relu, stop: nothing changes."""
     return (use.tensor(0),)
 
 

@@ -14,10 +14,10 @@ from graphspec.declare.options import find_defaults
 
 RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "add": elementwise.arithmetic,
-    "sub": elementwise.arithmetic,
+    "sub": elementwise.difference,
     "mul": elementwise.arithmetic,
     "div": elementwise.quotient,
-    "neg": elementwise.kept,
+    "neg": elementwise.difference,
     "pow": elementwise.power,
     "minimum": elementwise.extreme,
     "maximum": elementwise.extreme,

@@ -116,6 +116,37 @@ def test_a_step_of_lower_precision_compares_what_its_models_give(backend: str, p
     assert np.allclose(found["cost"], expected["cost"], rtol=0.05)
 
 
+GATED = """
+graphspec: 1
+name: gated
+inputs: {x: {shape: [batch, 4]}}
+models: {net: {layers: [{linear: {out: 2, bias: false}}], optimizer: {name: sgd, lr: 0.05}}}
+ops:
+  y: {forward: net, inputs: x}
+  level: {call: mean, inputs: y}
+  is_low: {call: less, inputs: [level, LIMIT]}
+  is_high: {call: logical_not, inputs: is_low}
+  doubled: {call: mul, inputs: [level, 2.0]}
+  cost: {call: where, inputs: [is_low, doubled, level]}
+  step: {update: net, loss: cost}
+outputs: [cost, is_low, is_high]
+"""
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize(("limit", "factor"), [(10.0, 2.0), (-10.0, 1.0)])
+def test_a_mask_made_of_a_mean_is_made_of_that_of_the_whole_batch(
+    backend: str, parts: int, limit: float, factor: float
+) -> None:
+    step = build_step(GATED.replace("LIMIT", str(limit)), backend, [f"micro_batches={parts}"])
+    set_weights(step, {"net.0.weight": WEIGHT})
+    found = {name: step.numpy(value) for name, value in step({"x": BATCH["x"]}).items()}
+    assert np.isclose(found["cost"], factor * (BATCH["x"] @ WEIGHT.T).mean())
+    assert (found["is_low"], found["is_high"]) == (limit > 0, limit < 0)
+    slope = factor * np.tile(BATCH["x"].mean(axis=0) / 2, (2, 1))
+    assert np.allclose(weights(step)["net.0.weight"], WEIGHT - 0.05 * slope)
+
+
 SLOPE = """
 graphspec: 1
 name: slope

@@ -256,6 +256,8 @@ def test_powers_have_the_dtype_of_torch_and_whole_ones_are_counted(first, second
         ("pow", [TensorType((2,), "int64"), Constant(value=-1)], "the exponent -1, expected a number from 0 up"),
         ("pow", [TensorType((2,), "bool"), TensorType((2,), "int32")], "multiply it by 1.0"),
         ("less", [TensorType((2,), "bool"), TensorType((2,), "bool")], "expected numbers for `less`"),
+        ("sub", [Constant(value=1), TensorType((2,), "bool")], "`{call: logical_not, inputs: x}`"),
+        ("neg", [TensorType((2,), "bool")], "expected numbers for `neg`"),
         ("minimum", [TensorType((2,), "bool"), Constant(value=True)], "`logical_and`"),
         ("logical_and", [TensorType((2,), "bool"), TensorType((2,), "float32")], "`{call: greater, inputs: "),
         ("logical_or", [Constant(value=1), TensorType((2,), "bool")], "dtype int64, expected a mask"),
