@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from compiler.ir.instructions import Evaluate, Forward, Gradient, ResolveOverflow
 from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
-from compiler.ir.value import Constant, Ref
-from runtime.backends.tensorflow.codegen.floating import FLOATING_TYPES, takes_floating
+from compiler.ir.value import Constant
+from runtime.backends.tensorflow.codegen.floating import FLOATING_TYPES, begins_with_tensor, takes_floating
 from runtime.backends.tensorflow.codegen.forward import lower_forward
 from runtime.backends.tensorflow.codegen.function import ONLY, emit_function, is_numbered
 from runtime.backends.tensorflow.codegen.gradient import lower_gradient
@@ -124,10 +124,9 @@ class TensorFlowDialect(Dialect):
 
     def call(self, instruction: Evaluate, scope: EmitScope) -> Resolved:
         """Return how a built-in function is called: TensorFlow's own do not mix types."""
-        floating = takes_floating(instruction, scope.floating)
-        # a number has the type of the tensor before it, and that of none behind
-        constant = not instruction.recorded and isinstance(instruction.arguments[0].operand, Ref)
-        options, name = options_of(instruction), instruction.function.name
+        floating = takes_floating(instruction, scope.floating) and begins_with_tensor(instruction)
+        options, constant = options_of(instruction), not instruction.recorded
+        name = instruction.function.name
         return resolve_function(instruction.family, name, options, floating=floating, constant=constant)
 
     def multiply(self, factor: ast.expr, value: ast.expr) -> ast.expr:
