@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from compiler.batch.losses import find_terms
 from compiler.ir.diagnose import place_in
-from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Random
+from compiler.ir.instructions import MASKS, Evaluate, Forward, Gradient, Instruction, Random
 from compiler.ir.value import Argument, Ref
 from compiler.passes.order import find_producers, sort_by_data
 from compiler.types.calls import BATCH, Called, Placement, has_batch
@@ -87,11 +87,13 @@ class PlacementAnalysis:
     def is_batched(self, node: Instruction) -> bool:
         """Return whether a node runs for every micro-batch: its results depend on the batch, and it writes once.
 
-        A metric, and a division by the count of all parts, need the whole batch.
+        A metric, a division by the count of all parts, and a mask that is made of numbers of the batch need it whole.
         """
         match node:
             case Evaluate() if node.family == "metric" or node.function.name == "inverse":
                 return False
+            case Evaluate() if node.function.builtin and node.function.name in MASKS:
+                return any(self._find_operand(each) is Placement.SHARDED for each in node.arguments)
             case Forward() | Evaluate():
                 return any(self._find_operand(each) is not Placement.REPLICATED for each in node.arguments)
             case Gradient():

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from compiler.ir.cell import Cell, CellVersion
+from graphspec.declare.subscripts import Subscript
 
 Plain: TypeAlias = None | bool | int | float | str | tuple["Plain", ...] | Mapping[str, "Plain"]
 Dimension: TypeAlias = int | str
@@ -57,8 +58,10 @@ class Scheduled:
 
 
 Operand: TypeAlias = Ref | Constant | Scheduled
-Setting: TypeAlias = None | bool | int | float | str | Scheduled | tuple["Setting", ...] | Mapping[str, "Setting"]
-"""An option of a function: plain, or with numbers that change."""
+Setting: TypeAlias = (
+    None | bool | int | float | str | Scheduled | Subscript | tuple["Setting", ...] | Mapping[str, "Setting"]
+)
+"""An option of a function: plain, with numbers that change, or a subscript."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

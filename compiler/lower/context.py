@@ -21,6 +21,7 @@ from graphspec.declare.inputs import Inputs
 from graphspec.declare.inputs import Operand as Written
 from graphspec.declare.options import find_defaults
 from graphspec.declare.schedules import ScheduleSpec
+from graphspec.declare.subscripts import read_subscript
 from graphspec.read.source import Plain as PlainValue
 
 
@@ -72,14 +73,15 @@ class LoweringContext:
     def settings(self, args: Mapping[str, PlainValue | ScheduleSpec], op: str) -> Mapping[str, Setting]:
         """Return the arguments of an op's function with every list made a tuple.
 
-        For a library function they are in the order of its options, without defaults, so that all ways to write the
-        same options give the same program.
+        For a library function they are in the order of its options, without defaults, subscripts are read, so that all
+        ways to write the same options give the same program.
         """
         found: dict[str, Setting] = {
             key: self.scheduled[op, "args", key] if isinstance(value, ScheduleSpec) else freeze(value)
             for key, value in args.items()
         }
         known = find_options(self.spec.ops[op])
+        found |= {each.name: read_subscript(found[each.name]) for each in known if each.kind == "subscript"}
         given = {each.name: found[each.name] for each in known if each.name in found} if known else found
         defaults = find_defaults(known)
         return {key: value for key, value in given.items() if key not in defaults or value != defaults[key]}

@@ -23,6 +23,7 @@ from compiler.types.dimension import (
 )
 from compiler.types.dtype import agree, promote
 from graphspec.declare.options import BATCH
+from graphspec.declare.subscripts import Slice
 
 
 def fill_reshape(source: Shape, target: Sequence[Dimension], place: Place) -> Shape:
@@ -215,6 +216,42 @@ def cut(use: FunctionUse) -> tuple[TensorType, ...]:
         found = f"no element from {start} to {'the end' if stop is None else stop} in {tensor}"
         raise use.wrong_option("start", found, "at least one element for `slice`")
     return (TensorType(_replaced(tensor.shape, axis, size), tensor.dtype),)
+
+
+def subscript(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type subscript: an index removes its axis, a slice shortens it, None is a new one; the axes behind stay.
+
+    Slices clamp as Python's; one that surely takes nothing is refused, as are an index outside a known size and more
+    indices and slices than axes.
+    """
+    tensor, at = use.tensor(0), use.options.subscript("at")
+    if tensor.shape is None:
+        return (tensor,)
+    if len(at.taken) > len(tensor.shape):
+        found = f"{len(at.taken)} indices and slices in `{at}`"
+        raise use.wrong_option("at", found, f"at most {len(tensor.shape)}, as {tensor} has axes")
+    shape, axis = list[Dimension](), 0
+    for place in at.places:
+        if place is None:
+            shape.append(1)
+            continue
+        size = tensor.shape[axis]
+        if isinstance(place, Slice):
+            shape.append(_slice_size(use, size, place, axis))
+        elif isinstance(size, int) and not -size <= place < size:
+            found = f"the index {place} for {size} elements along axis {axis} of {tensor}"
+            raise use.wrong_option("at", found, f"an index from {-size} to {size - 1}")
+        axis += 1
+    return (TensorType((*shape, *tensor.shape[axis:]), tensor.dtype),)
+
+
+def _slice_size(use: FunctionUse, size: Dimension, taken: Slice, axis: int) -> Dimension:
+    """Return how many elements a slice takes along an axis."""
+    length = size if taken == Slice() else _cut_size(size, taken.start, taken.stop)
+    if length == 0:
+        found = f"no element in `{taken}` along axis {axis} of {use.tensor(0)}"
+        raise use.wrong_option("at", found, "at least one element for `subscript`")
+    return length if taken.step == 1 else divide(add(length, taken.step - 1), taken.step)
 
 
 def _cut_size(size: Dimension, start: int, stop: int | None) -> Dimension:

@@ -9,6 +9,7 @@ from typing import cast
 from compiler.ir.value import Constant, Shape
 from compiler.types.dimension import Place, ShapeProblem, TensorType, format_shape
 from compiler.types.dtype import Argument, is_not_floating, literal_dtype
+from graphspec.declare.subscripts import Subscript
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,13 @@ class Options:
         if len(sizes) != len(self.sizes(name)):
             raise self._wrong(name, "a list of whole numbers")
         return sizes
+
+    def subscript(self, name: str) -> Subscript:
+        """Return what stands between brackets."""
+        value = self.raw(name)
+        if isinstance(value, Subscript):
+            return value
+        raise self._wrong(name, "a subscript")
 
     def pair(self, name: str) -> tuple[int, int]:
         """Return ``(height, width)``; one number sets both."""

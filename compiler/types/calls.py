@@ -11,6 +11,7 @@ from compiler.ir.value import Plain, Setting, Shape
 from compiler.types.dimension import TensorType
 from graphspec.declare.ops import CallOp
 from graphspec.declare.options import BATCH
+from graphspec.declare.subscripts import WHOLE, Slice, Subscript
 
 
 class Placement(Enum):
@@ -42,7 +43,7 @@ def combine(placements: Collection[Placement]) -> Placement:
 
 ADDITIVE = frozenset({"add", "sub"})
 SCALING = frozenset({"mul", "div", "neg"})
-LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "stop", "gather"})
+LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "subscript", "stop", "gather"})
 """Calls of one value that are the same for a sum as for its terms."""
 COUPLING = frozenset({"max", "min", "norm", "logsumexp"})
 """Reductions whose result for the batch is neither the mean nor the sum of the results of its parts."""
@@ -99,6 +100,9 @@ class Called:
                 if kind is Placement.SHARDED
             )
             return any(summed) or sum(has_batch((size,)) for size in self.result.shape or ()) > 1
+        if self.name == "subscript":  # the axis of the batch is taken whole, and it is known where it is then
+            at = self._subscript()
+            return at.at(self.axes[0]) != WHOLE or (self.result.shape is None and None in at.places)
         if self.name in COUPLING and not self._keeps_rows():
             return True
         if self.name not in ALONG:
@@ -116,8 +120,16 @@ class Called:
         """Return whether the result has a batch axis: by its known shape, or by the call's axes."""
         if self.result.shape is not None:
             return has_batch(self.result.shape)
+        if self.name == "subscript":
+            return isinstance(self._subscript().at(self.axes[0]), Slice)
         over = self.name in ("mean", "sum", *COUPLING)
         return not (over and (self.options.get("axis") is None or 0 in _axes(self.options.get("axis"))))
+
+    def _subscript(self) -> Subscript:
+        """Return what stands between the brackets of a subscript."""
+        at = self.options["at"]
+        assert isinstance(at, Subscript)
+        return at
 
 
 def is_linear_call(name: str, placements: Sequence[Placement]) -> bool:

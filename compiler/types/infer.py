@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
-from compiler.types import arrangement, loss, reduction
-from compiler.types import reduction as elementwise
+from compiler.types import arrangement, elementwise, loss, reduction
 from compiler.types.call import FunctionUse, Options
 from compiler.types.dimension import ShapeProblem, TensorType
 from compiler.types.dtype import Argument
@@ -15,10 +14,22 @@ from graphspec.declare.options import find_defaults
 
 RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "add": elementwise.arithmetic,
-    "sub": elementwise.arithmetic,
+    "sub": elementwise.difference,
     "mul": elementwise.arithmetic,
     "div": elementwise.quotient,
-    "neg": elementwise.kept,
+    "neg": elementwise.difference,
+    "pow": elementwise.power,
+    "minimum": elementwise.extreme,
+    "maximum": elementwise.extreme,
+    "less": elementwise.comparison,
+    "less_equal": elementwise.comparison,
+    "greater": elementwise.comparison,
+    "greater_equal": elementwise.comparison,
+    "equal": elementwise.equality,
+    "not_equal": elementwise.equality,
+    "logical_and": elementwise.logic,
+    "logical_or": elementwise.logic,
+    "logical_not": elementwise.logic,
     "matmul": arrangement.matmul,
     "mean": reduction.average,
     "sum": reduction.total,
@@ -32,8 +43,8 @@ RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "sign": elementwise.kept,
     "clip": elementwise.clip,
     "norm": reduction.average,
-    "normalize": elementwise.along_axis,
-    "softmax": elementwise.along_axis,
+    "normalize": reduction.along_axis,
+    "softmax": reduction.along_axis,
     "logsumexp": reduction.average,
     "sigmoid": elementwise.real,
     "tanh": elementwise.real,
@@ -42,6 +53,7 @@ RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "stack": arrangement.stack,
     "split": arrangement.split,
     "slice": arrangement.cut,
+    "subscript": arrangement.subscript,
     "gather": arrangement.gather,
     "reshape": arrangement.reshape,
     "permute": arrangement.permute,

@@ -12,6 +12,7 @@ from compiler.types.dimension import UNKNOWN, TensorType
 from graphspec.analysis.gradient_sets import find_gradient_sets
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, MetricOp, Op, RandomOp
+from graphspec.declare.subscripts import read_subscript
 
 REDUCING = COUPLING | {"mean", "sum"}
 """Calls that remove an axis."""
@@ -123,6 +124,8 @@ def _is_reduced(op: Op, known: TensorType) -> bool:
     if isinstance(op, CallOp) and op.call.is_builtin:
         if known.shape is not None:
             return not has_batch(known.shape)
+        if op.call.name("torch") == "subscript":
+            return isinstance(read_subscript(op.args["at"]).at(0), int)
         axis = op.args.get("axis")
         over_batch = axis is None or axis == 0 or (isinstance(axis, tuple | list) and 0 in axis)
         return op.call.name("torch") in REDUCING and over_batch

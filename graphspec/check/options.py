@@ -11,7 +11,7 @@ from graphspec.declare.compat import adapt_options, find_defaults
 from graphspec.declare.layers import LAYERS, Layer
 from graphspec.declare.ops import UpdateOp
 from graphspec.declare.optimizers import OPTIMIZERS, OptimizerSpec
-from graphspec.declare.options import Option, accepts, describe_option, find_option
+from graphspec.declare.options import Option, accepts, describe_option, find_option, find_remedy
 from graphspec.declare.schedules import ScheduleSpec, find_values
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
@@ -74,7 +74,8 @@ def _check_value(scope: RuleContext, owner: str, option: Option, value: object, 
                 default = str(option.default)
         default = "" if option.required or option.default is None else f" (default {default})"
         message = f"`{option.name}` of {owner}: expected {describe_option(option)}, found {found}"
-        yield scope.report("GS113", message, place, help=f"`{option.name}`: {option.meaning}{default}")
+        help = find_remedy(option, value) or f"`{option.name}`: {option.meaning}{default}"
+        yield scope.report("GS113", message, place, help=help)
 
 
 def _check_schedule(

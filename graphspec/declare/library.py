@@ -49,6 +49,10 @@ def _unary(meaning: str, *options: Option) -> Signature:
     return Signature(meaning=meaning, operands=("x",), options=options)
 
 
+def _pair(meaning: str) -> Signature:
+    return Signature(meaning=meaning, operands=("a", "b"))
+
+
 def _loss(meaning: str, operands: tuple[str, ...], *options: Option) -> Signature:
     return Signature(meaning=meaning, operands=operands, options=options)
 
@@ -108,11 +112,23 @@ LOSSES: Mapping[str, Signature] = {
 
 CALLS: Mapping[str, Signature] = {
     "add": Signature(meaning="a + b + ...", operands=("a", "b"), repeats=True),
-    "sub": Signature(meaning="a - b", operands=("a", "b")),
+    "sub": _pair("a - b"),
     "mul": Signature(meaning="a * b * ...", operands=("a", "b"), repeats=True),
-    "div": Signature(meaning="a / b", operands=("a", "b")),
+    "div": _pair("a / b"),
     "neg": _unary("-x"),
-    "matmul": Signature(meaning="matrix product a @ b", operands=("a", "b")),
+    "pow": Signature(meaning="x to the power exponent", operands=("x", "exponent")),
+    "minimum": _pair("the lesser of a and b"),
+    "maximum": _pair("the greater of a and b"),
+    "less": _pair("whether a < b"),
+    "less_equal": _pair("whether a <= b"),
+    "greater": _pair("whether a > b"),
+    "greater_equal": _pair("whether a >= b"),
+    "equal": _pair("whether a equals b"),
+    "not_equal": _pair("whether a differs from b"),
+    "logical_and": _pair("whether both of two masks hold"),
+    "logical_or": _pair("whether one of two masks holds, or both"),
+    "logical_not": _unary("whether a mask does not hold"),
+    "matmul": _pair("matrix product a @ b"),
     "mean": _unary("mean over axes", *REDUCTION),
     "sum": _unary("sum over axes", *REDUCTION),
     "max": _unary("greatest over axes", *REDUCTION),
@@ -147,6 +163,10 @@ CALLS: Mapping[str, Signature] = {
         Option(name="start", kind="int", default=0, meaning="the first index"),
         Option(name="stop", kind="index", default=None, meaning="the index after the last (default: the end)"),
         _axis(1),
+    ),
+    "subscript": _unary(
+        "x[...], as Python writes it",
+        Option(name="at", kind="subscript", required=True, meaning="what stands between the brackets"),
     ),
     "gather": Signature(
         meaning="elements at the indices along an axis", operands=("x", "indices"), options=(_axis(1),)

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never, cast
 
+from graphspec.declare.subscripts import SubscriptError, read_subscript
+
 OptionKind: TypeAlias = Literal[
-    "int", "number", "bool", "choice", "pair", "sizes", "shape", "axes", "index", "betas", "auto"
+    "int", "number", "bool", "choice", "pair", "sizes", "shape", "axes", "index", "betas", "auto", "subscript"
 ]
 """int; number; true or false; one of ``choices``; int or [h, w]; int or a list of ints (sizes, axes), which may begin
-with `batch` (shape); an int (index); two numbers; ``auto``, true or false. Axes, indices and numbers may be nothing
-where nothing is the default."""
+with `batch` (shape); an int (index); two numbers; ``auto``, true or false; a text for the brackets of ``x[...]``. Axes,
+indices and numbers may be nothing where nothing is the default."""
 
 BATCH = "batch"
 """The size of a batch: that of the leading axis."""
@@ -81,8 +83,20 @@ def accepts(option: Option, value: object) -> bool:
         case "shape":
             rest = _items(value)[1:] if _items(value)[:1] in ([BATCH], (BATCH,)) else value
             return _accepts_ints(option, rest) and (_is_int(value) or len(_items(value)) > 0)
+        case "subscript":
+            return not find_remedy(option, value)
         case _:
             assert_never(option.kind)
+
+
+def find_remedy(option: Option, value: object) -> str:
+    """Return what to write instead of a value, where its kind tells; nothing for a value that the option takes."""
+    if option.kind == "subscript":
+        try:
+            read_subscript(value)
+        except SubscriptError as error:
+            return str(error)
+    return ""
 
 
 def describe_option(option: Option) -> str:
@@ -106,6 +120,8 @@ def describe_option(option: Option) -> str:
             return "a whole number or a list of them"
         case "shape":
             return "a whole number or a list of them, the first of which may be `batch`"
+        case "subscript":
+            return "integers, slices and `None`, as in `:, 0` or `1:, None`"
         case _:
             assert_never(option.kind)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TypeAlias, cast
 
+from graphspec.declare.subscripts import read_subscript
 from graphspec.expand.formulas import OPERATORS, SIGNS
 
 Operand: TypeAlias = "Called | str | bool | int | float"
@@ -78,7 +79,12 @@ def _build_call(called: Called) -> ast.expr:
     if sign and len(operands) == 1:
         return ast.UnaryOp(op=_SIGNS[sign], operand=operands[0])
     if called.function == "subscript" and len(operands) == 1:
-        return ast.Subscript(value=operands[0], slice=ast.Name(id=str(called.options["at"])))
+        at = (
+            read_subscript(called.options["at"])
+            if isinstance(called.options["at"], str | int)
+            else called.options["at"]
+        )
+        return ast.Subscript(value=operands[0], slice=ast.Name(id=str(at).strip("[]")))
     keywords = [ast.keyword(arg=name, value=_literal(value)) for name, value in called.options.items()]
     return ast.Call(func=ast.Name(id=called.function), args=operands, keywords=keywords)
 

@@ -25,6 +25,7 @@ from graphspec.declare.options import BATCH, Option
 from graphspec.declare.parameters import KINDS
 from graphspec.declare.precision import OTHER_NAMES, TYPE_NAMES
 from graphspec.declare.schedules import ScheduleSpec
+from graphspec.declare.subscripts import SUBSCRIPT_PATTERN
 
 Json: TypeAlias = dict[str, JsonValue]
 
@@ -188,6 +189,8 @@ def _describe_kind(option: Option) -> Json:
             return {"anyOf": [whole, many]}
         case "shape":
             return {"anyOf": [whole, {**many, "prefixItems": [{"anyOf": [whole, {"const": BATCH}]}]}]}
+        case "subscript":
+            return {"anyOf": [whole, {"type": "string", "pattern": SUBSCRIPT_PATTERN}]}
         case _:
             assert_never(option.kind)
 

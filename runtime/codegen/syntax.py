@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from compiler.ir.value import Scheduled, Setting
+from graphspec.declare.subscripts import Slice, Subscript
 
 RESERVED = frozenset((*keyword.kwlist, "__debug__"))
 
@@ -79,14 +80,29 @@ def constant(value: bool | int | float | str | None) -> ast.expr:
 
 
 def literal(value: Setting) -> ast.expr:
-    """Return plain data as an expression; sequences become tuples. Raises TypeError for a number that changes."""
+    """Return plain data as an expression; sequences become tuples, a subscript what stands between brackets.
+
+    Raises TypeError for a number that changes.
+    """
     if isinstance(value, Mapping):
         return dictionary({key: literal(entry) for key, entry in value.items()})
     if isinstance(value, (tuple, list)):
         return sequence(literal(entry) for entry in value)
     if isinstance(value, Scheduled):
         raise TypeError(f"{value} is no literal: it changes while training")
+    if isinstance(value, Subscript):
+        places = [_place(each) for each in value.places]
+        return places[0] if len(places) == 1 else sequence(places)
     return constant(value)
+
+
+def _place(place: int | Slice | None) -> ast.expr:
+    """Return an index, a slice or None, for brackets."""
+    if not isinstance(place, Slice):
+        return constant(place)
+    lower = constant(place.start) if place.start else None
+    upper = None if place.stop is None else constant(place.stop)
+    return ast.Slice(lower=lower, upper=upper, step=constant(place.step) if place.step > 1 else None)
 
 
 def sequence(entries: Iterable[ast.expr]) -> ast.Tuple:

@@ -56,6 +56,12 @@ def test_rows_that_lie_along_another_axis_are_joined_along_it(backend: str, part
         ("{call: reshape, inputs: seen, args: {shape: [3, -1]}}", True),
         ("{call: reshape, inputs: seen, args: {shape: [-1]}}", False),
         ("{call: reshape, inputs: turned, args: {shape: [-1, 3]}}", True),
+        ('{call: subscript, inputs: seen, args: {at: ":, 0"}}', False),
+        ('{call: subscript, inputs: seen, args: {at: "None, :, 1:"}}', False),
+        ("{call: subscript, inputs: turned, args: {at: 0}}", False),
+        ('{call: subscript, inputs: turned, args: {at: ":, 0"}}', True),
+        ('{call: subscript, inputs: seen, args: {at: "::2"}}', True),
+        ("{call: subscript, inputs: seen, args: {at: 0}}", True),
     ],
 )
 def test_what_mixes_rows_is_told(call: str, is_mixing: bool) -> None:
@@ -104,6 +110,13 @@ FORMS = {
     ),
     "sum over stacked rows": (
         STACKED + "  rows: {call: sum, inputs: stacked, args: {axis: 1}}\n  fit: {call: mean, inputs: rows}",
+        lambda n: 1 / 3,
+    ),
+    "subscript of a sum over rows": (
+        TURNED
+        + "  rows: {call: sum, inputs: turned, args: {axis: 1}}\n"
+        + '  row: {call: subscript, inputs: rows, args: {at: "None, :3"}}\n'
+        + "  fit: {call: mean, inputs: row}",
         lambda n: 1 / 3,
     ),
     "product over rows": (ONES.strip("\n"), lambda n: 1 / 3),
@@ -176,3 +189,40 @@ ops:
 """
     with pytest.raises(SpecError, match=r"E-COUNTS.*gathers 'total', a sum, and '(other|held)', a mean"):
         compile_step(load(text))
+
+
+TAKEN = """
+graphspec: 1
+name: taken
+inputs: {x: {shape: [batch, 4]}}
+models: {net: {layers: [{linear: {out: 3, bias: false}}], optimizer: {name: sgd, lr: 0.5}}}
+ops:
+  seen: {forward: net, inputs: x}
+  turned: {call: permute, inputs: seen, args: {dims: [1, 0]}}
+  taken: {call: subscript, inputs: FROM, args: {at: "AT"}}
+  squared: {call: square, inputs: taken}
+  fit: {loss: mse, inputs: [squared, 1.0]}
+  step: {update: net, loss: fit}
+outputs: [taken, squared, fit]
+"""
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("value", "at"),
+    [("seen", ":, 0"), ("seen", ":, None, 1:"), ("seen", "None"), ("turned", "1"), ("turned", "::2, :, None")],
+)
+def test_a_subscript_that_takes_all_rows_is_the_same_for_micro_batches(
+    backend: str, value: str, at: str, parts: int
+) -> None:
+    step = build_step(TAKEN.replace("FROM", value).replace("AT", at), backend, [f"micro_batches={parts}"])
+    set_weights(step, {"net.0.weight": WEIGHT})
+    found = {name: np.asarray(value) for name, value in step({"x": X}).items()}
+    index = eval(f"np.index_exp[{at}]")
+    seen = X @ WEIGHT.T
+    taken = (seen if value == "seen" else seen.T)[index]
+    assert np.allclose(found["taken"], taken)
+    assert np.isclose(found["fit"], np.mean((taken**2 - 1) ** 2))
+    slope = np.zeros_like(seen)
+    (slope if value == "seen" else slope.T)[index] = 4 * (taken**2 - 1) * taken / taken.size
+    assert np.allclose(weights(step)["net.0.weight"], WEIGHT - 0.5 * slope.T @ X)

@@ -7,7 +7,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec import load
-from runtime import build, emit
+from runtime import build
 
 HEAD = """graphspec: 1
 name: formulas

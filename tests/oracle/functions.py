@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -134,6 +135,28 @@ def total(arrays: Sequence[Array]) -> Array:
     return sum(arrays[1:], arrays[0])
 
 
+def minimum(n: Numbers, a: Array, b: Array) -> Array:
+    """Return the lesser of two numbers; where they are equal, their mean."""
+    a, b = n.align(a, b)
+    return n.where(n.real(a) < n.real(b), a, n.where(n.real(b) < n.real(a), b, (a + b) / 2))
+
+
+def compare(compared: Callable[[Array, Array], Array]) -> Function:
+    """Return a comparison; no derivative."""
+    return lambda n, a, b: compared(*(n.real(one) for one in n.align(a, b)))
+
+
+def combine(combined: Callable[[Array, Array], Array]) -> Function:
+    """Return a combination of two masks, which may be numbers that are 0 where they do not hold."""
+    return lambda n, a, b: combined(*(n.real(one) != 0 for one in n.align(a, b)))
+
+
+def subscript(n: Numbers, x: Array, at: str | int = ":") -> Array:
+    """Return x[at], read by Python itself."""
+    places = eval(f"np.index_exp[{at}]", {"np": np})
+    return x[(slice(None), *places)]
+
+
 def where(n: Numbers, condition: Array, a: Array, b: Array) -> Array:
     """Return a where the condition holds, else b."""
     return n.where(*n.align(condition, a, b))
@@ -161,6 +184,18 @@ CALLS: Mapping[str, Function] = {
     "mul": lambda n, *x: product(n.align(*x)),
     "div": lambda n, a, b: _over(*n.align(a, b)),
     "neg": lambda n, x: -x,
+    "pow": lambda n, x, exponent: operator.pow(*n.align(x, exponent)),
+    "minimum": minimum,
+    "maximum": lambda n, a, b: -minimum(n, -a, -b),
+    "less": compare(operator.lt),
+    "less_equal": compare(operator.le),
+    "greater": compare(operator.gt),
+    "greater_equal": compare(operator.ge),
+    "equal": compare(operator.eq),
+    "not_equal": compare(operator.ne),
+    "logical_and": combine(operator.and_),
+    "logical_or": combine(operator.or_),
+    "logical_not": lambda n, x: n.real(x) == 0,
     "matmul": matmul,
     "mean": lambda n, x, axis=None, keepdims=False: n.mean(x, all_axes(x, axis), keep=keepdims),
     "sum": lambda n, x, axis=None, keepdims=False: n.sum(x, all_axes(x, axis), keep=keepdims),
@@ -184,6 +219,7 @@ CALLS: Mapping[str, Function] = {
     "stack": stack,
     "split": split,
     "slice": lambda n, x, start=0, stop=None, axis=1: _cut(x, start, stop, beyond(axis) % x.ndim),
+    "subscript": subscript,
     "gather": lambda n, x, indices, axis=1: n.pick(x, indices, beyond(axis)),
     "reshape": lambda n, x, shape=(): x.reshape(
         (x.shape[0], *(x.shape[1] if one == "batch" else one for one in shape))

@@ -7,7 +7,10 @@ from collections.abc import Collection, Container
 from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, TransformOp, UpdateOp
 from tests.oracle.meaning import Meaning
 
-CONSTANT = ("stop", "argmax", "one_hot")
+MASKS = (
+    "less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not",
+)  # fmt: skip
+CONSTANT = ("stop", "argmax", "one_hot", *MASKS)
 
 
 class Paths:

@@ -135,3 +135,31 @@ def test_calls_along_axes_are_those_of_numpy():
     np.testing.assert_allclose(CALLS["permute"](numbers, x, dims=(0, 3, 1, 2))[0], IMAGES.transpose(0, 3, 1, 2))
     np.testing.assert_allclose(CALLS["stack"](numbers, x, x, axis=1)[0], np.stack([IMAGES, IMAGES], 1))
     np.testing.assert_allclose(CALLS["split"](numbers, x, sections=[1, 3])[1][0], IMAGES[:, 1:])
+
+
+def test_comparisons_powers_and_subscripts_are_those_of_numpy():
+    numbers, a, b = Reals(), np.round(A), np.round(B)
+    for name, function in {
+        "less": np.less,
+        "less_equal": np.less_equal,
+        "greater": np.greater,
+        "greater_equal": np.greater_equal,
+        "equal": np.equal,
+        "not_equal": np.not_equal,
+        "minimum": np.minimum,
+        "maximum": np.maximum,
+    }.items():
+        np.testing.assert_array_equal(CALLS[name](numbers, a[None], b[None])[0], function(a, b))
+    np.testing.assert_allclose(CALLS["pow"](numbers, P[None], B[None])[0], P**B)
+    for name, function in {"logical_and": np.logical_and, "logical_or": np.logical_or}.items():
+        np.testing.assert_array_equal(CALLS[name](numbers, a[None] > 0, b[None] > 0)[0], function(a > 0, b > 0))
+    np.testing.assert_array_equal(CALLS["logical_not"](numbers, a[None] > 0)[0], a <= 0)
+    np.testing.assert_array_equal(CALLS["subscript"](numbers, a[None], at="::2, None, -1")[0], a[::2, None, -1])
+    np.testing.assert_array_equal(CALLS["subscript"](numbers, a[None], at=0)[0], a[0])
+
+
+def test_equal_operands_share_the_slope_of_the_lesser_and_the_greater():
+    numbers, step = Reals(), 1e-20j
+    for name, slopes in {"minimum": [1, 0.5, 0], "maximum": [0, 0.5, 1]}.items():
+        found = CALLS[name](numbers, np.array([[1.0, 2.0, 3.0]]) + step, np.array([2.0]))
+        np.testing.assert_allclose(found[0].imag / 1e-20, slopes)

@@ -17,6 +17,7 @@ from tests.oracle.layers import Call, has_buffers
 from tests.oracle.likeness import find_root
 from tests.oracle.numbers import Array, Numbers
 from tests.oracle.parts import join
+from tests.oracle.paths import CONSTANT
 from tests.oracle.users import CLASSES, MODAL
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class World:
                 starts = not self.models.isdisjoint(holders) or not self.values.isdisjoint(inner)
                 return not op.stop and (starts or any(map(self.touches, named)))
             case CallOp():
-                if op.call.name("torch") in ("stop", "argmax", "one_hot"):
+                if op.call.name("torch") in CONSTANT:
                     return False
                 return any(self.touches(value) for _, value in op.inputs.references())
             case LossOp() | MetricOp():

@@ -15,7 +15,7 @@ from compiler.ir.instructions.accumulate import (
 )
 from compiler.ir.instructions.average import Assign, Blend, Store
 from compiler.ir.instructions.base import TOGETHER, Commit, Effect, Emit, Frozen, InstructionBase, Overflow, Release
-from compiler.ir.instructions.evaluate import CONSTANT_CALLS, Counted, Evaluate, Random, Schedule
+from compiler.ir.instructions.evaluate import CONSTANT_CALLS, MASKS, Counted, Evaluate, Random, Schedule
 from compiler.ir.instructions.forward import Forward
 from compiler.ir.instructions.gradient import Gradient, Recomputed, Transform
 from compiler.ir.instructions.update import Apply, ApplyPart
@@ -47,6 +47,7 @@ KINDS: tuple[type[InstructionBase], ...] = get_args(Instruction)
 __all__ = [
     "CONSTANT_CALLS",
     "KINDS",
+    "MASKS",
     "TOGETHER",
     "Accumulate",
     "Apply",

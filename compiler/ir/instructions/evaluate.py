@@ -31,7 +31,11 @@ Counted: TypeAlias = Literal["", "kept", "elements", "returned", "assumed", "ask
 """How a loss counts on its own: not at all, the elements that it does not leave out, as it returns
 (sum, count), perhaps so (else its rows count), or that is what is to be found out."""
 
-CONSTANT_CALLS = frozenset({"stop", "argmax", "one_hot"})
+MASKS = frozenset(
+    ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not")
+)
+"""Built-in calls whose results are truth values."""
+CONSTANT_CALLS = MASKS | {"stop", "argmax", "one_hot"}
 """Built-in calls whose results never carry a graph."""
 
 

@@ -70,6 +70,15 @@ def _layer(layer: LayerDecl, dialect: Dialect) -> ast.expr:
     return syntax.call(made.path, *(_layer(each, dialect) for each in layer.layers), *arguments, **keywords)
 
 
+UNARY: Mapping[str, ast.unaryop] = {"neg": ast.USub(), "logical_not": ast.Invert()}
+COMPARISONS: Mapping[str, ast.cmpop] = {
+    "less": ast.Lt(),
+    "less_equal": ast.LtE(),
+    "greater": ast.Gt(),
+    "greater_equal": ast.GtE(),
+    "equal": ast.Eq(),
+    "not_equal": ast.NotEq(),
+}
 OPERATORS: Mapping[str, ast.operator] = {
     "add": ast.Add(),
     "sub": ast.Sub(),
@@ -77,8 +86,11 @@ OPERATORS: Mapping[str, ast.operator] = {
     "div": ast.Div(),
     "matmul": ast.MatMult(),
     "weigh": ast.Mult(),
+    "pow": ast.Pow(),
+    "logical_and": ast.BitAnd(),
+    "logical_or": ast.BitOr(),
 }
-"""Calls that are Python operators on tensors."""
+"""Calls that are Python operators on tensors: of one, two that are compared, and two or more."""
 
 
 def find_inlined(function: Function) -> Mapping[str, Evaluate]:
@@ -102,7 +114,7 @@ def lower_evaluate(instruction: Evaluate, scope: EmitScope) -> Lowered:
         return Lowered(code=lines)
     if is_running(instruction):
         return Lowered(code=lines, graph="either")  # the call does that itself
-    needless = _carries(instruction, scope) and instruction.function.name != "stop"
+    needless = _carries(instruction, scope) and not instruction.constant
     return Lowered(code=lines, graph="without" if needless else "either")
 
 
@@ -157,13 +169,21 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     if instruction.family in ("call", "internal"):
         if function.name == "stop":
             return scope.dialect.detach(operands[0]) if _carries(instruction, scope) else operands[0]
+        if function.name == "subscript":
+            return syntax.item(operands[0], setting(instruction.options["at"], scope))
         if scope.dialect.has_operators(instruction, scope):
-            if function.name == "neg":
-                return ast.UnaryOp(op=ast.USub(), operand=operands[0])
-            operator = OPERATORS.get(function.name)
-            if operator is not None:
-                return reduce(lambda left, right: syntax.binary(left, operator, right), operands)
+            return _operate(function.name, operands) or builtin_call(instruction, operands, scope)
     return builtin_call(instruction, operands, scope)
+
+
+def _operate(name: str, operands: list[ast.expr]) -> ast.expr | None:
+    """Return the operator of a call on its operands; None where there is none."""
+    if name in UNARY:
+        return ast.UnaryOp(op=UNARY[name], operand=operands[0])
+    if name in COMPARISONS:
+        return ast.Compare(left=operands[0], ops=[COMPARISONS[name]], comparators=operands[1:])
+    operator = OPERATORS.get(name)
+    return operator and reduce(lambda left, right: syntax.binary(left, operator, right), operands)
 
 
 def counted(instruction: Evaluate, targets: list[str], scope: EmitScope) -> Iterator[ast.stmt]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from compiler.ir.value import Constant
 from compiler.types.dimension import ShapeProblem, TensorType
 from compiler.types.dtype import promote
 from compiler.types.infer import infer_call
+from graphspec.declare.subscripts import read_subscript
 
 SIZES = {"batch": 3, "max": max, "min": min}
 DTYPES = ("bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
@@ -67,6 +69,22 @@ def test_arithmetic_broadcasts_as_torch_does(a, b):
 def test_three_operands_broadcast_as_torch_does(a, b, c):
     check("lerp", torch.lerp, (a, b, c), exact=is_exact(a, b, c))
     check("mul", lambda x, y, z: x * y * z, (a, b, c), exact=is_exact(a, b, c))
+
+
+@given(a=shapes, b=shapes)
+def test_choices_powers_and_comparisons_broadcast_as_torch_does(a, b):
+    for name, function in {"minimum": torch.minimum, "maximum": torch.maximum, "pow": torch.pow, **COMPARED}.items():
+        check(name, function, (a, b), exact=is_exact(a, b))
+
+
+COMPARED = {
+    "less": torch.lt,
+    "less_equal": torch.le,
+    "greater": torch.gt,
+    "greater_equal": torch.ge,
+    "equal": torch.eq,
+    "not_equal": torch.ne,
+}
 
 
 @given(a=shapes, b=shapes)
@@ -133,6 +151,41 @@ def test_slice_has_as_many_elements_as_in_python(length, start, stop):
             infer_call("slice", [TensorType((length, 2))], options)
 
 
+places = (
+    st.integers(-4, 3).map(str)
+    | st.just("None")
+    | st.builds(
+        "{}:{}:{}".format, *[st.sampled_from(["", *map(str, range(-4, 5))])] * 2, st.sampled_from(["", "1", "2", "3"])
+    )
+)
+
+
+@given(shape=shapes, at=st.lists(places, min_size=1, max_size=4).map(", ".join))
+def test_subscripts_take_what_python_takes(shape, at):
+    try:
+        (inferred,) = infer_call("subscript", [TensorType(shape, "float32")], {"at": read_subscript(at)})
+    except ShapeProblem:
+        inferred = None
+    try:
+        expected = eval(f"x[{at}]", {"x": tensor(shape)}).shape
+    except IndexError:
+        assert inferred is None or not is_exact(shape)  # of a free size it is not known where it ends
+        return
+    if inferred is None:
+        assert 0 in expected
+    elif is_exact(shape) or 0 not in expected:
+        names = {"batch": Batch(SIZES["batch"])}
+        assert [size if isinstance(size, int) else eval(size, names) for size in inferred.shape] == list(expected)
+
+
+class Batch(int):
+    """A size of which slices are taken: ``batch[1:]`` is how many elements that leaves."""
+
+    def __getitem__(self, taken):
+        """Return the length of a range of this size, cut."""
+        return len(range(self)[taken])
+
+
 @given(shape=numbers, target=st.lists(st.sampled_from([-1, 1, 2, 3, 4, 6]), max_size=4))
 def test_reshape_keeps_the_number_of_elements_as_torch_does(shape, target):
     check("reshape", lambda x: x.reshape(target), (shape,), {"shape": target}, exact=True)
@@ -181,6 +234,39 @@ OPERANDS = [
 def test_mixed_dtypes_are_promoted_as_torch_does(first, second):
     if isinstance(first[1], torch.Tensor):
         assert f"torch.{promote(first[0], second[0])}" == str(torch.result_type(first[1], second[1]))
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(OPERANDS, OPERANDS)))
+def test_powers_have_the_dtype_of_torch_and_whole_ones_are_counted(first, second):
+    if not any(isinstance(each[1], torch.Tensor) for each in (first, second)):
+        return
+    try:
+        (inferred,) = infer_call("pow", [first[0], second[0]], {})
+    except ShapeProblem:
+        whole = [promote(each[0]) in ("bool", "uint8", "int32", "int64") for each in (first, second)]
+        assert all(whole)
+        assert isinstance(second[1], torch.Tensor | bool)
+    else:
+        assert f"torch.{inferred.dtype}" == str((first[1] ** second[1]).dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "message"),
+    [
+        ("pow", [TensorType((2,), "int64"), Constant(value=-1)], "the exponent -1, expected a number from 0 up"),
+        ("pow", [TensorType((2,), "bool"), TensorType((2,), "int32")], "multiply it by 1.0"),
+        ("less", [TensorType((2,), "bool"), TensorType((2,), "bool")], "expected numbers for `less`"),
+        ("sub", [Constant(value=1), TensorType((2,), "bool")], "`{call: logical_not, inputs: x}`"),
+        ("neg", [TensorType((2,), "bool")], "expected numbers for `neg`"),
+        ("minimum", [TensorType((2,), "bool"), Constant(value=True)], "`logical_and`"),
+        ("logical_and", [TensorType((2,), "bool"), TensorType((2,), "float32")], "`{call: greater, inputs: "),
+        ("logical_or", [Constant(value=1), TensorType((2,), "bool")], "dtype int64, expected a mask"),
+        ("logical_not", [TensorType((2,), "uint8")], "a mask of dtype bool for `logical_not`"),
+    ],
+)
+def test_what_masks_and_whole_numbers_cannot_do_is_refused(name, operands, message):
+    with pytest.raises(ShapeProblem, match=re.escape(message)):
+        infer_call(name, operands, {})
 
 
 @given(condition=shapes, a=shapes, b=shapes)

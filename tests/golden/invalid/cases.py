@@ -108,9 +108,10 @@ FIELDS = (
             "GS113 5:86": "from 0 up",
             "GS113 5:97": "[0.9, 0.999]",
             "GS113 8:54": "one may be -1",
-            "GS043 9:52": "did you mean 'mean'?",
-            "GS044 10:50": "a number greater than 0",
-            "GS044 11:39": "a number of at least 1",
+            "GS113 9:54": "a `:` for each axis",
+            "GS043 10:52": "did you mean 'mean'?",
+            "GS044 11:50": "a number greater than 0",
+            "GS044 12:39": "a number of at least 1",
         },
     ),
     check(

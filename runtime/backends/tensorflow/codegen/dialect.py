@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from compiler.ir.instructions import Evaluate, Forward, Gradient, ResolveOverflow
 from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
-from runtime.backends.tensorflow.codegen.floating import FLOATING_TYPES, takes_floating
+from compiler.ir.value import Constant
+from runtime.backends.tensorflow.codegen.floating import FLOATING_TYPES, begins_with_tensor, takes_floating
 from runtime.backends.tensorflow.codegen.forward import lower_forward
 from runtime.backends.tensorflow.codegen.function import ONLY, emit_function, is_numbered
 from runtime.backends.tensorflow.codegen.gradient import lower_gradient
@@ -123,9 +124,10 @@ class TensorFlowDialect(Dialect):
 
     def call(self, instruction: Evaluate, scope: EmitScope) -> Resolved:
         """Return how a built-in function is called: TensorFlow's own do not mix types."""
-        floating = self.has_operators(instruction, scope)
-        options = options_of(instruction)
-        return resolve_function(instruction.family, instruction.function.name, options, floating=floating)
+        floating = takes_floating(instruction, scope.floating) and begins_with_tensor(instruction)
+        options, constant = options_of(instruction), not instruction.recorded
+        name = instruction.function.name
+        return resolve_function(instruction.family, name, options, floating=floating, constant=constant)
 
     def multiply(self, factor: ast.expr, value: ast.expr) -> ast.expr:
         """Return ``mul(factor, value)``."""
@@ -140,7 +142,19 @@ class TensorFlowDialect(Dialect):
         return resolve_layer(layer.kind, layer.options)
 
     def has_operators(self, instruction: Evaluate, scope: EmitScope) -> bool:
-        """Return whether all operands are floating tensors of one type, or numbers."""
+        """Return whether all operands are floating tensors of one type, or numbers, or all are masks."""
+        match instruction.function.name:
+            case "logical_and" | "logical_or" | "logical_not":
+                return True
+            case "equal" | "not_equal":
+                return False  # `==` says False where shapes do not fit
+            case "pow":
+                x, exponent = (each.operand for each in instruction.arguments)
+                is_zero = not isinstance(exponent, Constant) or exponent.value == 0
+                if is_zero and not isinstance(x, Constant):
+                    return False  # the gradient of `x ** 0` at 0 is no number
+            case _:
+                pass
         return takes_floating(instruction, scope.floating)
 
     def leading(self) -> tuple[ast.expr, ...]:

@@ -45,6 +45,15 @@ CALLS: Mapping[str, Callee] = {
     "mul": Callee(path="mul"),
     "div": Callee(path="div"),
     "neg": Callee(path="tf.negative"),
+    "pow": Callee(path="power"),
+    "minimum": Callee(path="minimum"),
+    "maximum": Callee(path="maximum"),
+    "less": Callee(path="less"),
+    "less_equal": Callee(path="less_equal"),
+    "greater": Callee(path="greater"),
+    "greater_equal": Callee(path="greater_equal"),
+    "equal": Callee(path="equal"),
+    "not_equal": Callee(path="not_equal"),
     "matmul": Callee(path="matmul"),
     "mean": _over("tf.reduce_mean"),
     "sum": _over("reduce_sum"),
@@ -77,7 +86,7 @@ CALLS: Mapping[str, Callee] = {
     "lerp": Callee(path="interpolate"),
     "stop": Callee(path="tf.stop_gradient"),
 }
-"""Right for operands of any types."""
+"""Right for operands of any types; those of masks, and ``subscript``, are Python's operators always."""
 
 FLOATING: Mapping[str, Callee] = {
     "sum": _over("tf.reduce_sum"),
@@ -91,6 +100,9 @@ FLOATING: Mapping[str, Callee] = {
     "where": Callee(path="tf.where"),
 }
 """TensorFlow's own, the same where the operands are floating tensors of one type; so are Python's operators."""
+
+CONSTANT: Mapping[str, Callee] = {"minimum": Callee(path="tf.minimum"), "maximum": Callee(path="tf.maximum")}
+"""TensorFlow's own, the same for such operands where no gradient passes: it shares none between equal operands."""
 
 METRICS: Mapping[str, Callee] = {"accuracy": Callee(path="accuracy"), "mean": Callee(path="tf.reduce_mean")}
 
@@ -132,10 +144,15 @@ LAYERS: Mapping[str, Callee] = {
 """How each built-in layer is constructed; the layers inside a ``residual`` are its positional arguments."""
 
 
-def resolve_function(family: str, name: str, options: Mapping[str, Value], *, floating: bool = False) -> Resolved:
-    """Return the call of a built-in function; ``floating``: all operands are floating tensors of one type."""
-    callee = FUNCTIONS[family][name]
-    return resolve(FLOATING.get(name, callee) if floating and family == "call" else callee, options)
+def resolve_function(
+    family: str, name: str, options: Mapping[str, Value], *, floating: bool = False, constant: bool = False
+) -> Resolved:
+    """Return the call of a built-in function.
+
+    ``floating``: all operands are floating tensors of one type; ``constant``: no gradient passes.
+    """
+    own = {**FLOATING, **(CONSTANT if constant else {})} if floating and family == "call" else {}
+    return resolve(own.get(name, FUNCTIONS[family][name]), options)
 
 
 def resolve_layer(kind: str, options: Mapping[str, Value]) -> Resolved:

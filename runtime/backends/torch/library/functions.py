@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 
@@ -9,6 +11,24 @@ import torch.nn.functional as F
 def interpolate(a: torch.Tensor, b: torch.Tensor, weight: torch.Tensor | float) -> torch.Tensor:
     """Return a + weight * (b - a)."""
     return a + weight * (b - a)
+
+
+def minimum(a: torch.Tensor | float, b: torch.Tensor | float) -> torch.Tensor:
+    """Return the lesser of a tensor and a number; where they are equal, half of the gradient passes."""
+    return torch.minimum(*as_tensors(a, b))
+
+
+def maximum(a: torch.Tensor | float, b: torch.Tensor | float) -> torch.Tensor:
+    """Return the greater of a tensor and a number; where they are equal, half of the gradient passes."""
+    return torch.maximum(*as_tensors(a, b))
+
+
+def as_tensors(a: torch.Tensor | float, b: torch.Tensor | float) -> Iterator[torch.Tensor]:
+    """Yield two operands as tensors, a number as one of their type; a device fills it without being waited for."""
+    dtype = torch.result_type(a, b)
+    device = next(x.device for x in (a, b) if isinstance(x, torch.Tensor))
+    for x in (a, b):
+        yield x if isinstance(x, torch.Tensor) else torch.full((), x, dtype=dtype, device=device)
 
 
 def split(x: torch.Tensor, sections: int | tuple[int, ...], axis: int = 1) -> tuple[torch.Tensor, ...]:

@@ -44,6 +44,8 @@ LOSSES: Mapping[str, Callee] = {
 }
 
 CALLS: Mapping[str, Callee] = {
+    "minimum": Callee(path="torch.minimum", literal="minimum"),
+    "maximum": Callee(path="torch.maximum", literal="maximum"),
     "mean": _along("torch.mean", companions=("dim",)),
     "sum": _along("torch.sum", companions=("dim",)),
     "max": _along("torch.amax"),
@@ -74,7 +76,7 @@ CALLS: Mapping[str, Callee] = {
     "where": Callee(path="torch.where"),
     "lerp": Callee(path="interpolate"),
 }
-"""The calls that are no operators of Python: ``add``, ``sub``, ``mul``, ``div``, ``matmul``, ``neg``, ``stop`` are."""
+"""The calls that are no operators of Python, as arithmetic, comparisons, masks, ``subscript`` and ``stop`` are."""
 
 METRICS: Mapping[str, Callee] = {"accuracy": Callee(path="accuracy"), "mean": Callee(path="torch.mean")}
 

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 import torch
 
+from runtime.backends.tensorflow.library import comparisons as compared
 from runtime.backends.tensorflow.library import functions as mine
 from runtime.backends.tensorflow.library.dtypes import result_type, typed
 from runtime.backends.torch.library import functions as torchs
@@ -48,6 +49,14 @@ CASES = {
     "relu": (tf.nn.relu, torch.relu, (FLAT,)),
     "clip": (partial(mine.clip, min=-0.5, max=0.5), partial(torch.clamp, min=-0.5, max=0.5), (CUBE,)),
     "clip-below": (partial(mine.clip, min=0.0), partial(torch.clamp, min=0.0), (FLAT,)),
+    "minimum": (compared.minimum, torch.minimum, (X, Y)),
+    "minimum-ties": (compared.minimum, torch.minimum, (np.round(CUBE), np.round(CUBE[:, :1]))),
+    "maximum-ties": (compared.maximum, torch.maximum, (np.round(CUBE), np.round(CUBE[:, :1]))),
+    "maximum-number": (lambda x: compared.maximum(x, 0), partial(torchs.maximum, 0), (FLAT,)),
+    "pow": (compared.power, torch.pow, (np.abs(X) + 0.1, Y)),
+    "pow-square": (lambda x: compared.power(x, 2), lambda x: x**2, (FLAT,)),
+    "pow-nothing": (lambda x: compared.power(x, 0), lambda x: x**0, (FLAT,)),
+    "pow-of-two": (lambda x: compared.power(2, x), lambda x: 2**x, (X,)),
     "norm": (mine.norm, torch.linalg.vector_norm, (CUBE,)),
     "norm-axes": (partial(mine.norm, axis=(0, 2)), partial(torch.linalg.vector_norm, dim=(0, 2)), (CUBE,)),
     "normalize": (mine.normalize, partial(torch.nn.functional.normalize, dim=-1), (X,)),

@@ -19,7 +19,9 @@ from graphspec.declare.layers import LAYERS, Layer
 from graphspec.declare.library import CALLS, LOSSES, METRICS, NOT_BUILT
 from runtime.backends.torch.library import functions, layers, losses, metrics, table
 
-OPERATORS = {"add", "sub", "mul", "div", "matmul", "neg", "stop"}
+ARITHMETIC = {"add", "sub", "mul", "div", "matmul", "neg", "pow"}
+COMPARISONS = {"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"}
+OPERATORS = {*ARITHMETIC, *COMPARISONS, "logical_and", "logical_or", "logical_not", "subscript", "stop"}
 KNOWN = {"loss": set(LOSSES), "call": set(CALLS) - OPERATORS, "metric": set(METRICS)}
 NAMES = {"F": functional, "nn": nn, "torch": torch}
 for module in (functions, layers, losses, metrics):
@@ -158,6 +160,11 @@ CALLED = [
     ("exp", (torch.log(X + 1),), {}, X + 1),
     ("abs", (X,), {}, X * X.sign()),
     ("sign", (X,), {}, (X > 0).float() - (X < 0).float()),
+    ("minimum", (X, -X), {}, -X.abs()),
+    ("maximum", (X, -X), {}, X.abs()),
+    ("minimum", (X, 0.0), {}, X * (X < 0)),
+    ("maximum", (0, X), {}, X * (X > 0)),
+    ("maximum", (SLOT, 1.5), {}, torch.tensor([[3.0, 1.5], [1.5, 1.5], [2.0, 3.0]])),
     ("clip", (X,), {"min": -0.5, "max": 0.5}, X.minimum(torch.tensor(0.5)).maximum(torch.tensor(-0.5))),
     ("clip", (X,), {"min": 0.0}, X * (X > 0)),
     ("norm", (X,), {}, (X * X).sum().sqrt()),
