@@ -13,9 +13,10 @@ from graphspec.declare.blocks import BlockSpec
 from graphspec.declare.compat import Compat, fill_model, fill_op
 from graphspec.declare.data import DataField, DataSource, TrainingSets
 from graphspec.declare.fields import NamesOrNone, Value, at_least_one
+from graphspec.declare.formulas import LOSS
 from graphspec.declare.inputs import InputSpec, StateSpec
 from graphspec.declare.models import ModelSpec
-from graphspec.declare.ops import KINDS, EmaOp, Op, OpBase
+from graphspec.declare.ops import KINDS, CallOp, EmaOp, GradientOp, LossOp, Op, OpBase, UpdateOp
 from graphspec.declare.precision import Compute, LossScaleSpec, PrecisionSpec
 from graphspec.declare.run import RunSpec
 from graphspec.words import did_you_mean, enumerate_names
@@ -148,9 +149,18 @@ class GraphSpec(Declaration):
 
     @model_validator(mode="after")
     def _fill(self) -> GraphSpec:
-        """Write the defaults of `compat`, and what schedules leave out: all else sees options and knows of neither."""
+        """Write the defaults of `compat`, and what schedules leave out: all else sees options and knows of neither.
+
+        A loss that is written in an update or a gradient runs in its modes and for its data sets.
+        """
         models = {name: fill_model(model, self.compat) for name, model in self.models.items()}
         ops = {name: fill_op(op, self.compat) for name, op in self.ops.items()}
+        holders = {LOSS.format(name): op for name, op in ops.items() if isinstance(op, UpdateOp | GradientOp)}
+        for name, op in ops.items():
+            holder = holders.get(op.expr or "") if isinstance(op, CallOp | LossOp) else None
+            if holder is not None:
+                mode = holder.default_modes if holder.mode is None and isinstance(holder, UpdateOp) else holder.mode
+                ops[name] = op.model_copy(update={"mode": mode, "dataset": holder.dataset})
         # Frozen for all other code; the constructor would lose a copy.
         object.__setattr__(self, "models", models)
         object.__setattr__(self, "ops", ops)
