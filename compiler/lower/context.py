@@ -73,8 +73,8 @@ class LoweringContext:
     def settings(self, args: Mapping[str, PlainValue | ScheduleSpec], op: str) -> Mapping[str, Setting]:
         """Return the arguments of an op's function with every list made a tuple.
 
-        For a library function they are in the order of its options, without defaults, subscripts are read, so that all
-        ways to write the same options give the same program.
+        For a library function they are in the order of its options, without defaults, and subscripts are read, so that
+        all ways to write the same options give the same program.
         """
         found: dict[str, Setting] = {
             key: self.scheduled[op, "args", key] if isinstance(value, ScheduleSpec) else freeze(value)
