@@ -8,6 +8,7 @@ interpolation is read as a name here, and :func:`fold_numbers` calculates later 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -71,7 +72,6 @@ CHAINED = ("+", "*")
 """Operators that one call has for several operands: `a + b + c`."""
 PASSED_ON = tuple(each for each in ("mode", "dataset", "after") if each in OpBase.model_fields)
 """The common fields that all ops of an expression have; a clock is for the last one, which the others run for."""
-PART = "{}.{}"
 _NAME = re.compile(r"\s*([A-Za-z_]|\$\{[^{}]*\})(\w|\.|\$\{[^{}]*\})*\s*", re.ASCII)
 _INDICATOR = re.compile(r"[>|][-+0-9]*[ \t]*(#[^\n]*)?\n|['\"]")
 
@@ -152,6 +152,13 @@ class _Formula:
     given: Mapping[str, Plain]
     """The fields of the last op."""
     made: dict[str, Plain] = field(default_factory=dict[str, Plain])
+    counts: Counter[bool] = field(default_factory=Counter[bool])
+    """How many parts there are that come to numbers, and how many others."""
+
+    def name_part(self, *, is_number: bool) -> str:
+        """Return the name of the next part; those that come to numbers are counted apart, because they will be gone."""
+        self.counts[is_number] += 1
+        return f"{self.root}.{'number.' if is_number else ''}{self.counts[is_number]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +286,7 @@ class _Expander:
         inputs = [self._make(each, formula, None) for each in operands]
         family = "loss" if function in LOSSES and function not in CALLS else "call"
         is_last = name is not None
-        name = PART.format(formula.root, len(formula.made) + 1) if name is None else name
+        name = formula.name_part(is_number=all(map(_is_number, operands)) and not options) if name is None else name
         op: dict[str, Plain] = {family: function, "inputs": inputs}
         path = (*self._path, name)
         if not is_last:
@@ -348,6 +355,23 @@ class _Below(Mapping[Path, Place]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _is_number(node: Expression) -> bool:
+    """Return whether a part is made of numbers alone, as far as that is known before variables are replaced."""
+    match node:
+        case Number():
+            return True
+        case Name():
+            return node.name in CONSTANTS or node.name.startswith("${")
+        case Unary():
+            return _is_number(node.operand)
+        case Binary():
+            return _is_number(node.left) and _is_number(node.right)
+        case Call():
+            return not node.options and all(map(_is_number, node.arguments))
+        case Subscript():
+            return False
 
 
 def _find_operands(node: Binary) -> Iterator[Expression]:

@@ -70,7 +70,8 @@ CASES = {
     "a: {expr: \"mse(out, y, reduction='none') * x\", mode: eval, every: 2}": """\
 a.p1: {loss: mse, inputs: [out, y], reduction: none, mode: eval}
   a: {call: mul, inputs: [a.p1, x], mode: eval, every: 2}""",
-    'step: {update: net, loss: "mse(out, y) + 0.5 * l1(out, stop(x))"}': """step.loss.p1: {loss: mse, inputs: [out, y], mode: train}
+    'step: {update: net, loss: "mse(out, y) + 0.5 * l1(out, stop(x))"}': """\
+step.loss.p1: {loss: mse, inputs: [out, y], mode: train}
   step.loss.p2: {call: stop, inputs: x, mode: train}
   step.loss.p3: {loss: l1, inputs: [out, step.loss.p2], mode: train}
   step.loss.p4: {call: mul, inputs: [0.5, step.loss.p3], mode: train}

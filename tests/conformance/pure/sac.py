@@ -36,7 +36,7 @@ def least(w: Weights, names: tuple[str, ...], state: torch.Tensor, action: torch
 
 def critic_loss(w: Weights, start: Weights, batch: Tensors) -> torch.Tensor:
     """Return the squared errors of both critics; their goal is that of the weights at the start."""
-    action, log_p = act(start, batch["next_state"], batch["next_noise"])
+    action, log_p = act(start, batch["next_state"], batch["next.noise"])
     late = least(start, ("late_critic_1", "late_critic_2"), batch["next_state"], action)
     worth = late - start["log_temperature.value"].exp() * log_p
     goal = batch["reward"] + 0.98 * (1 - batch["done"]) * worth
@@ -46,7 +46,7 @@ def critic_loss(w: Weights, start: Weights, batch: Tensors) -> torch.Tensor:
 
 def actor_loss(w: Weights, batch: Tensors, alpha: torch.Tensor, judges: tuple[str, ...]) -> torch.Tensor:
     """Return the price of certainty, less what the actions are worth."""
-    action, log_p = act(w, batch["state"], batch["noise"])
+    action, log_p = act(w, batch["state"], batch["now.noise"])
     return (alpha * log_p - least(w, judges, batch["state"], action)).mean()
 
 
@@ -66,14 +66,18 @@ def advance(
         return moved
 
     critics = partial(critic_loss, start=w, batch=batch)
-    _, log_p = act(w, batch["state"], batch["noise"])
+    _, log_p = act(w, batch["state"], batch["now.noise"])
     judged = move(w, slopes(critics, w, *CRITICS), "critics")
     seen = judged if renewed else w
     cooled = move(judged, slopes(partial(alpha_loss, log_p=log_p), w, "log_temperature"), "alpha")
     alpha = (cooled if prompt else w)["log_temperature.value"].exp()
     actor = partial(actor_loss, batch=batch, alpha=alpha, judges=judges)
     moved = move(cooled, slopes(actor, seen, "actor"), "actor")
-    told = {"critic_loss": critics(w), "actor_loss": actor(seen), "alpha_loss": alpha_loss(w, log_p)}
+    told = {
+        "step_critics.loss": critics(w),
+        "step_actor.loss": actor(seen),
+        "step_alpha.loss": alpha_loss(w, log_p),
+    }
     return World(weights=follow(moved), slots=slots), told
 
 
@@ -93,6 +97,6 @@ REFERENCE = Reference(
         "judged by one critic": partial(advance, judges=("critic_1",)),
     },
     shapes={"state": (6, 3), "action": (6, 1), "reward": (6, 1), "next_state": (6, 3), "done": (6, 1)},
-    losses=("critic_loss", "actor_loss", "alpha_loss"),
-    drawn=("next_noise", "noise"),
+    losses=("step_critics.loss", "step_actor.loss", "step_alpha.loss"),
+    drawn=("next.noise", "now.noise"),
 )

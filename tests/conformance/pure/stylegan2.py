@@ -13,9 +13,10 @@ from tests.conformance.pure.mathematics import Loss, Slots, Weights, World, adam
 from tests.conformance.pure.reference import Reference, Tensors
 
 EVERY_G, EVERY_D = 3, 4
+SHARE_G, SHARE_D = EVERY_G / (EVERY_G + 1), EVERY_D / (EVERY_D + 1)
 RULES = {
-    "generator": {"lr": 0.001777778, "betas": (0.0, 0.991106)},
-    "discriminator": {"lr": 0.001882353, "betas": (0.0, 0.990585)},
+    "generator": {"lr": 0.002 * SHARE_G, "betas": (0.0, 0.99**SHARE_G)},
+    "discriminator": {"lr": 0.002 * SHARE_D, "betas": (0.0, 0.99**SHARE_D)},
 }
 MODELS = {"generator": ("mapping", "synthesis"), "discriminator": ("discriminator",)}
 FOLLOW = 1 - 0.5 ** (64 / 10_000)
@@ -54,12 +55,12 @@ def judge(w: Weights, image: torch.Tensor) -> torch.Tensor:
 
 def g_loss(w: Weights, batch: Tensors) -> torch.Tensor:
     """Return the generator's loss."""
-    return high(judge(w, paint(w, style(w, batch["z_1"]))))
+    return high(judge(w, paint(w, style(w, batch["first.z"]))))
 
 
 def path_loss(w: Weights, batch: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the penalty on path lengths, and their running mean."""
-    told = style(w, batch["z_2"])
+    told = style(w, batch["second.z"])
     pull = grad(lambda told: (paint(w, told) * batch["grain"]).sum())(told)
     length = pull.square().sum(1).sqrt()
     mean = w["state.path_mean"] + 0.01 * (length.mean() - w["state.path_mean"])
@@ -93,13 +94,13 @@ class Stepper:
 def advance(world: World, batch: Tensors, *, way: Way = PUBLISHED) -> tuple[World, Tensors]:
     """Move the generator, in some steps by its penalty too, then the discriminator likewise."""
     start, at, stepper = world.weights, world.steps, Stepper(world)
-    told = {"g_loss": g_loss(start, batch)}
+    told = {"step_g.loss": g_loss(start, batch)}
     w = stepper.move(start, partial(g_loss, batch=batch), "generator")
     if at % EVERY_G == 0:
         w, told["path"] = even_out(w, batch, stepper, way)
     maker = w if way.late_fakes else start
-    fake = paint(maker, style(maker, batch["z_3"]))
-    told["d_loss"] = d_loss(w, batch, fake)
+    fake = paint(maker, style(maker, batch["third.z"]))
+    told["step_d.loss"] = d_loss(w, batch, fake)
     w = stepper.move(w, partial(d_loss, batch=batch, fake=fake), "discriminator")
     if at % EVERY_D == 0:
         w, told["r1"] = flatten(w, batch, stepper, way)
@@ -138,8 +139,8 @@ LAZY = Reference(
         "penalties by optimizers of their own": partial(advance, way=Way(one_optimizer=False)),
     },
     shapes={"image": (6, 1, 8, 8)},
-    losses=("g_loss", "d_loss", "path", "r1"),
-    drawn=("z_1", "z_2", "z_3", "grain"),
+    losses=("step_g.loss", "step_d.loss", "path", "r1"),
+    drawn=("first.z", "second.z", "third.z", "grain"),
     settings=(f"vars.every_d={EVERY_D}", f"vars.every_g={EVERY_G}"),
 )
 ONCE = replace(
