@@ -8,7 +8,6 @@ import sys
 from collections.abc import Container, Iterable, Iterator
 from functools import partial
 
-from runtime.api import emit
 from tests.conformance.execution import TensorFlowExecution, running
 from tests.conformance.random_specs import Make, plan_for
 from tests.properties.necessity import Ground, Undone, find_known, report, undo_deferrals
@@ -33,9 +32,9 @@ def undo_tapes(seeds: Iterable[int], ground: Ground = TENSORFLOW) -> Undone:
     found = Undone()
     for known in find_known(seeds, "fewest", ground):
         functions = {function.name: function for function in known.plan.program.mode("train").functions}
-        for function, text in without_persistence(emit(known.plan), functions):
+        for function, text in without_persistence(known.text, functions):
             found.tried += 1
-            outcome = known.try_without(text, functions[function])
+            outcome = known.try_without(lambda text=text: text, functions[function])
             if outcome:
                 found.count(outcome)
             else:

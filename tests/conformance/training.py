@@ -10,6 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
+from compiler import Plan
 from runtime import Step, build
 from runtime.state import State
 from tests.conformance.names import Names, fill, neutral
@@ -33,15 +34,15 @@ class Record:
 def train(scenario: Scenario, backend: str, dtype: str = "float64") -> Record:
     """Take twenty steps, an epoch's end and the other modes amid them; return what came of it."""
     step = built(scenario, backend, dtype)
-    outputs, states = [], []
+    outputs, first = [], None
     for mode, batch, dataset in schedule(step, scenario):
         found = step(batch, mode, dataset=dataset)
         outputs.append(dict(named(step, found)))
-        states = [*states[:1], step.state()]
+        first = first or step.state()
         if len(outputs) == STEPS // 2:
             step.end_epoch()
-    first, last = (shared(state, scenario) for state in (states[0], states[-1]))
-    return Record(outputs=tuple(outputs), first=first, last=last)
+    assert first is not None
+    return Record(outputs=tuple(outputs), first=shared(first, scenario), last=shared(step.state(), scenario))
 
 
 def shared(state: State, scenario: Scenario) -> State:
@@ -75,12 +76,17 @@ def schedule(step: Step, scenario: Scenario) -> Iterator[tuple[str, Batch, str |
 def built(scenario: Scenario, backend: str, dtype: str = "float64") -> Step:
     """Build a scenario; models of the user's own begin with numbers that depend on their names alone."""
     models = scenario.models[backend]() if scenario.models else {}
-    plan = scenario.plan(backend)
-    step = build(plan, device="cpu", dtype=dtype, allow=scenario.allow, models=models)
+    step = build(planned(scenario, backend), device="cpu", dtype=dtype, allow=scenario.allow, models=models)
     foreign = {each.name for each in step.plan.program.models if each.kind == "class"}
     if foreign:
         step.restore(begin(step.state(), foreign, scenario.names))
     return step
+
+
+@cache
+def planned(scenario: Scenario, backend: str) -> Plan:
+    """Return the plan of a scenario: it is the same for every type of numbers."""
+    return scenario.plan(backend)
 
 
 def begin(state: State, foreign: set[str], names: Names) -> State:

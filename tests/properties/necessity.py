@@ -16,6 +16,7 @@ import numpy as np
 from compiler import Plan
 from compiler.ir.program import Function
 from graphspec.diagnostics import SpecError
+from runtime.api import emit
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import find_difference, find_turns, run, run_oracle, take
 from tests.properties.awaiting import Awaiting, Steps, find_awaiting, is_of, run_planted
@@ -107,9 +108,23 @@ class Known:
     plan_for_torch: Plan
 
     @cached_property
+    def text(self) -> str:
+        """The emitted step."""
+        return emit(self.plan)
+
+    def execute(self) -> Execution:
+        """Return the step as it is meant, before its first step."""
+        return self.ground.execute(self.plan, self.text)
+
+    @cached_property
+    def start(self) -> Mapping[str, Mapping[str, np.ndarray]]:
+        """The state before the first step."""
+        return self.execute().state()
+
+    @cached_property
     def steps(self) -> Steps:
         """The steps as they are meant."""
-        return run(self.ground.execute(self.plan), self.plan.spec, TRAINING, overflows=False)
+        return run(self.execute(), self.plan.spec, TRAINING, overflows=False)
 
     @cached_property
     def is_degenerate(self) -> bool:
@@ -120,11 +135,11 @@ class Known:
             return True
         return False
 
-    def try_without(self, text: str, function: Function) -> str:
+    def try_without(self, write: Callable[[], str], function: Function) -> str:
         """Return what becomes of the steps with another text: an outcome, or nothing where they are the same."""
         is_met = self._is_met(function)  # a function that never runs changes nothing
         try:
-            is_changed = is_met and self._is_changed(text)
+            is_changed = is_met and self._is_changed(write())
         except RuntimeError:
             return "raised"
         if self.is_degenerate:
@@ -142,7 +157,7 @@ class Known:
     def try_planted(self, awaiting: Awaiting) -> str:
         """Return what becomes of steps in which another update overflows, where one does not wait for its verdict."""
         text = emit_changed(awaiting.program)
-        right, is_met = run_planted(self.ground.execute(self.plan), self.plan, TRAINING, awaiting)
+        right, is_met = run_planted(self.execute(), self.plan, TRAINING, awaiting)
         try:
             wrong, _ = run_planted(self.ground.execute(self.plan, text), self.plan, TRAINING, awaiting)
         except RuntimeError:
@@ -159,7 +174,7 @@ class Known:
     @cached_property
     def _picked(self) -> list[tuple[Sequence[str | None], object]] | None:
         """What fires in each of the steps; None where every step is the same."""
-        names = self.ground.execute(self.plan).names
+        names = self.execute().names
         clock, gates = names.get("clock"), names.get("gates")
         if gates is None:
             return None
@@ -178,7 +193,7 @@ def undo_deferrals(seeds: Iterable[int], order: str = "listed", ground: Ground =
         for function, write, program, excuse in find_deferred(known.plan):
             found.tried += 1
             models = [model for part in write.parts for model in part.models]
-            outcome = known.try_without(emit_changed(program), function) or excuse
+            outcome = known.try_without(partial(emit_changed, program), function) or excuse
             outcome = outcome or ("" if _moves(known, models) else "still")
             if outcome:
                 found.count(outcome)
@@ -201,7 +216,7 @@ def undo_retains(seeds: Iterable[int], order: str = "fewest", ground: Ground = T
     for known in find_known(seeds, order, ground):
         for function, gradient, program, excuse in find_kept(known.plan):
             found.tried += 1
-            outcome = known.try_without(emit_changed(program), function) or excuse
+            outcome = known.try_without(partial(emit_changed, program), function) or excuse
             if outcome:
                 found.count(outcome)
             else:
@@ -221,7 +236,7 @@ def find_known(seeds: Iterable[int], order: str, ground: Ground) -> Iterator[Kno
 
 def _moves(known: Known, models: list[str]) -> bool:
     """Return whether the models of an update move in every step."""
-    states = [known.ground.execute(known.plan).state(), *(state for _, state in known.steps)]
+    states = [known.start, *(state for _, state in known.steps)]
     moved = [
         max(np.abs(after[model][name] - before[model][name]).max(initial=0) for name in before[model])
         for before, after in pairwise(states)

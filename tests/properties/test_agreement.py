@@ -90,8 +90,9 @@ def find_silent_mistakes() -> Iterator[tuple[Plan, list]]:
             plan = plan_of(random_spec(Random(seed)), "listed")
         except SpecError:
             continue
+        right = []
         for _, _, program, _ in find_deferred(plan):
-            right = run(Execution(plan), plan.spec, modes_of(plan))
+            right = right or run(Execution(plan), plan.spec, modes_of(plan))
             with suppress(RuntimeError):
                 found = run(Execution(plan, emit_changed(program)), plan.spec, modes_of(plan))
                 yield from [(plan, found)] if find_difference(found, right) else []
