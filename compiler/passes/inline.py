@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import accumulate
 from typing import TypeGuard
 
 from compiler.ir.instructions import Evaluate, Instruction
@@ -14,11 +14,10 @@ from graphspec.declare.options import BATCH
 def inline_parts(graph: StepGraph) -> StepGraph:
     """Return a scheduled graph in which the parts of expressions know the value into whose line they are written.
 
-    A part then runs where the line of the whole expression stands. Nothing may be written in between: a value may be
-    the weights themselves. A part whose value is read more than once is on a line of its own, too.
+    A part then runs where the line of the whole expression stands, so nothing in between may write a state that it
+    reads. A part whose value is read more than once is on a line of its own, too.
     """
     place = {name: index for index, name in enumerate(graph.sequence)}
-    written = [0, *accumulate(_writes(graph.nodes[name]) for name in graph.sequence)]
     readers: dict[str, list[str]] = {}
     for node in graph.nodes.values():
         for use in node.uses:
@@ -36,7 +35,8 @@ def inline_parts(graph: StepGraph) -> StepGraph:
         user, line = graph.nodes[reader], lines.get(reader, reader)
         if not _holds_parts(user) or (user.expr, user.micro_batch) != (node.expr, node.micro_batch):
             continue
-        if written[place[name] + 1] == written[place[line]]:
+        between = graph.sequence[place[name] + 1 : place[line]] if node.reads else ()
+        if not _writes_any(node, (graph.nodes[each] for each in between)):
             nodes[name], lines[name] = replace(node, into=user.outputs[0]), line
     return replace(graph, nodes=nodes)
 
@@ -49,6 +49,7 @@ def _holds_parts(node: Instruction) -> TypeGuard[Evaluate]:
     return not any(isinstance(each, tuple) and BATCH in each for each in node.options.values())
 
 
-def _writes(node: Instruction) -> bool:
-    """Return whether a node writes more than the running statistics of a forward."""
-    return any(not write.statistics for write in node.writes)
+def _writes_any(node: Instruction, others: Iterable[Instruction]) -> bool:
+    """Return whether one of some nodes writes what a node reads."""
+    cells = {read.cell for read in node.reads}
+    return any(write.cell in cells for other in others for write in other.writes)

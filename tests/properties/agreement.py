@@ -25,6 +25,7 @@ from tests.properties.execution import Execution
 from tests.properties.plans import PACE, ROWS
 from tests.properties.planting import LAST, find_reached, is_planted, plant
 from tests.properties.specs import random_spec
+from tests.properties.written import write_shorter
 
 POLICIES = ("fewest", "listed", "latest")
 TOLERANCE = 1e-9
@@ -80,15 +81,20 @@ def try_specs(seeds: Iterable[int], policies: Sequence[str] = POLICIES, elsewher
 def try_spec(
     document: Mapping[str, object], policies: Sequence[str], tally: Tally, elsewhere: Elsewhere | None = None
 ) -> str:
-    """Return the first difference between one document's plans and the oracle; nothing where they agree."""
+    """Return the first difference between one document's plans and the oracle; nothing where they agree.
+
+    What is compiled is written shorter, with expressions and blocks; the oracle is given what these mean.
+    """
     try:
-        spec = load(json.dumps(document) + "\n")
-        plans = [compile_step(spec, "torch", policy, pace=PACE) for policy in policies]
+        spec, shorter = (load(json.dumps(each) + "\n") for each in (document, write_shorter(document)))
+        plans = [compile_step(shorter, "torch", policy, pace=PACE) for policy in policies]
     except SpecError as error:
         tally.rejected[codes_of(error)] += 1
         return ""
     try:
-        mismatch = compare(spec, plans, tally, None if elsewhere is None else partial(elsewhere, document))
+        mismatch = compare(
+            spec, plans, tally, None if elsewhere is None else partial(elsewhere, write_shorter(document))
+        )
     except RuntimeError as error:
         mismatch = f"raised {error}"
     tally.agreed += not mismatch

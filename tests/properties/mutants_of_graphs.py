@@ -57,6 +57,13 @@ MUTANTS_OF_GRAPHS = (
         killer="retain",
     ),
     Mutant(
+        name="inlined-over-writes",
+        says="A part of an expression is written into its line although a state that it reads is written in between.",
+        place="passes.inline:_writes_any",
+        change=to.give(False),
+        killer="numbers",
+    ),
+    Mutant(
         name="no-create-graph",
         says="Gradients themselves are never recorded.",
         place="passes.flags:find_created",
