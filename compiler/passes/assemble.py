@@ -58,8 +58,7 @@ def assemble(graph: StepGraph, name: str) -> Function:
     parts, part = max((node.micro_batch for node in graph.nodes.values()), default=0), 0
     instructions: list[Instruction] = []
     for node in (graph.nodes[name] for name in graph.sequence):
-        has_line = not (isinstance(node, Evaluate) and node.into)
-        begins = has_line and node.micro_batch not in (0, part)  # a stretch of another micro-batch
+        begins = node.has_line and node.micro_batch not in (0, part)  # a stretch of another micro-batch
         part = node.micro_batch if begins else part
         instructions.append(_finish(node, graph, (f"micro-batch {part} of {parts}",) if begins else ()))
         values = releases.get(node.id, ())

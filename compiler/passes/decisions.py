@@ -103,9 +103,10 @@ def _find_gradient(view: View, name: str) -> Iterator[Decision]:
     graph = view.graph
     later = graph.flags.retained.get(name, ())
     names = tuple(graph.nodes)
+    lines = sum(1 << place for place, node in enumerate(graph.nodes.values()) if node.has_line) if later else 0
     reasons: list[Because] = []
     for other in (graph.nodes[each] for each in later):
-        shared = view.masks[name] & view.masks[other.id]
+        shared = view.masks[name] & view.masks[other.id] & lines
         more, through = shared.bit_count() - MOST, list[str]()
         while shared and len(through) < MOST:  # the lowest bits are the first nodes
             low = shared & -shared

@@ -153,7 +153,7 @@ def _find_missing(here: Sheet, there: Sheet) -> Iterator[Row]:
     """Yield what is here and not there."""
     lines = Lines.of(here.instructions.values())
     for name in here.order:
-        if name not in there.instructions and lines.has(here.instructions[name]):
+        if name not in there.instructions and here.instructions[name].has_line:
             node, instruction = here.graph.nodes[name], here.instructions[name]
             kind, text = instruction.kind(), lines.write(instruction)
             cells, flags = cells_of(instruction), flags_of(instruction)
@@ -164,7 +164,7 @@ def find_alterations(old: Sheet, new: Sheet) -> Iterator[Alteration]:
     """Yield what is different about the instructions that both functions have."""
     earlier, later = Lines.of(old.instructions.values()), Lines.of(new.instructions.values())
     for name in new.order:
-        if name not in old.instructions or not later.has(new.instructions[name]):
+        if name not in old.instructions or not new.instructions[name].has_line:
             continue
         node, before, after = new.graph.nodes[name], old.instructions[name], new.instructions[name]
         found: list[tuple[Aspect, str, str, str]] = []

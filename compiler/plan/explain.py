@@ -26,7 +26,7 @@ def explain_op(plan: CompiledStep, op: str) -> str:
         sentences: list[str] = []
         instructions = find_instructions(plan, graph, function)
         lines = Lines.of(instructions.values())
-        sequence = [name for name in graph.sequence if lines.has(instructions[name])]
+        sequence = [name for name in graph.sequence if instructions[name].has_line]
         for number, name in enumerate(sequence, start=1):
             node, instruction = graph.nodes[name], instructions[name]
             if node.op == op:

@@ -24,10 +24,6 @@ class Lines:
         parts = (each for each in instructions if isinstance(each, Evaluate) and each.into)
         return cls({each.outputs[0]: each for each in parts})
 
-    def has(self, instruction: Instruction) -> bool:
-        """Return whether an instruction has a line of its own."""
-        return not (isinstance(instruction, Evaluate) and instruction.into)
-
     def find(self, instruction: Instruction) -> tuple[Instruction, ...]:
         """Return what is in the line of an instruction: itself, and the parts that are written there."""
         read = (self.parts[name] for name in instruction.operands if name in self.parts)

@@ -9,6 +9,7 @@ from compiler.ir.value import Json, Object, ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.text import find_groups, format_change
 from compiler.plan.timetable import find_schedules, format_entry
+from compiler.plan.turns import find_first_turns
 
 
 def export_plan(plan: CompiledStep, mode: str) -> Object:
@@ -60,6 +61,7 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         "mode": mode,
         "order": program.order,
         "functions": functions,
+        "first_steps": [*find_first_turns(program.mode(mode), program)],
         "groups": groups,
         "schedules": schedules,
         "decisions": [*decisions.values()],

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from compiler.ir.value import Object
-from compiler.plan import diagram, explain, json
+from compiler.plan import diagram, explain, json, summary
 from compiler.plan import text as printer
 from compiler.plan.compiled_step import CompiledStep
 
@@ -83,12 +83,16 @@ class Plan(CompiledStep):
         chosen = function or max(graphs, key=lambda name: len(graphs[name].sequence))
         return diagram.export_network(graphs[chosen])
 
-    def explain(self, op: str) -> str:
-        """Return when an op runs and why, as text. Raises KeyError with suggestions for an unknown op.
+    def explain(self, op: str | None = None) -> str:
+        """Return when an op runs and why, as text; without an op, a summary of the step.
+
+        Raises KeyError with suggestions for an unknown op.
 
         >>> print(plan.explain("step_d").splitlines()[0])
         step_d: update (simultaneous-gan.yaml:25:3)
         """
+        if op is None:
+            return summary.summarize(self)
         if op not in self.spec.ops:
             close = get_close_matches(op, self.spec.ops, 3)
             hint = f"; did you mean {', '.join(close)}?" if close else ""

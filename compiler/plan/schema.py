@@ -109,6 +109,9 @@ class PlanRecord(Exact):
     backend: str
     mode: Literal["train", "eval", "test", "infer"]
     order: Annotated[str, WithJsonSchema({"enum": [*POLICIES]})]
+    first_steps: Annotated[
+        Names, Field(description="The functions of the first 16 steps; empty where the clocks alone do not tell.")
+    ]
     groups: list[GroupRecord]
     schedules: list[ScheduleRecord]
     decisions: list[DecisionRecord]

@@ -13,6 +13,7 @@ from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.formula import Lines
 from compiler.plan.timetable import describe_moments, find_schedules, format_end, format_entry, format_schedule
+from compiler.plan.turns import describe_turns
 from graphspec.diagnostics import escape
 
 
@@ -102,8 +103,9 @@ def print_plan(plan: CompiledStep, mode: str) -> str:
     """Return the plan of a mode as text."""
     program = plan.program
     lines = [f"{program.name}: {mode} step for {program.backend}, order {program.order}"]
+    turns = describe_turns(program.mode(mode), program)
     for function in program.mode(mode).functions:
-        lines += ["", *_print_function(plan, function)]
+        lines += ["", *_print_function(plan, function, turns.get(function.name, ""))]
     schedules = [
         f"{'.'.join(part for part in (entry.name, entry.option) if part)}: {format_entry(entry)}"
         for entry in find_schedules(program, mode)
@@ -122,16 +124,17 @@ def print_plan(plan: CompiledStep, mode: str) -> str:
     return "\n".join(map(escape, lines)) + "\n"
 
 
-def _print_function(plan: CompiledStep, function: Function) -> Iterator[str]:
-    """Yield the lines of one function."""
+def _print_function(plan: CompiledStep, function: Function, turns: str) -> Iterator[str]:
+    """Yield the lines of one function, which runs in some steps."""
     averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
     used = ", ".join(op for op in function.gated if op in averaged)
     when = f"; once there is {used}" if used else ""
     when += f"; for {format_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
+    when = f"; {turns}{when}" if turns else when
     yield f"{function.name}  (writes: {', '.join(function.active) or 'nothing'}{when})"
     rows: list[tuple[str, str, str]] = []
     lines = Lines.of(function.instructions)
-    for instruction in filter(lines.has, function.instructions):
+    for instruction in (each for each in function.instructions if each.has_line):
         if isinstance(instruction, Emit):
             rows.append(("return", instruction.phrase, ""))
         elif not isinstance(instruction, Release):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from graphspec.analysis.scope import find_expression
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
 from runtime.cli.options import Backend, BackendOption, Mode, Order, OrderOption, Output, Overrides, Root, SpecPath
@@ -110,19 +112,38 @@ def format_plan(plan: Plan, mode: Mode, form: PlanFormat) -> str:
             raise problem("GS235", message, help=help)
 
 
-OpName: TypeAlias = Annotated[str, typer.Argument(metavar="OP", help="The name of an op of the spec.")]
+_CODE = re.compile(r"GS[0-9]{3}|[EW](-[A-Z]+)+")
+
+
+def find_page(code: str) -> str | None:
+    """Return the page of a code of a message; None for what is none."""
+    if not _CODE.fullmatch(code.upper()):
+        return None
+    # In a wheel the pages are inside the package, in a checkout they are where they are written.
+    folders = (Path(str(files("runtime"))) / "pages", Path(__file__).parents[2] / "docs" / "errors")
+    pages = (folder / f"{code.upper()}.md" for folder in folders)
+    return next((page.read_text(encoding="utf-8") for page in pages if page.is_file()), None)
+
+
+OpName: TypeAlias = Annotated[
+    str | None, typer.Argument(metavar="[OP]", help="The name of an op of the spec; without one, a summary.")
+]
 
 
 def explain(
-    spec: SpecPath,
-    op: OpName,
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The graph spec; or the code of a message, as GS104.")],
+    op: OpName = None,
     overrides: Overrides = None,
     backend: BackendOption = Backend.torch,
     order: OrderOption = Order.fewest,
     output: Output = None,
     root: Root = None,
 ) -> None:
-    """Tell why an op stands where it stands in the step."""
+    """Tell why an op stands where it stands in the step, summarize a step, or show the page of a code."""
+    page = None if op is not None or spec.exists() else find_page(str(spec))
+    if page is not None:
+        deliver(page, output)
+        return
     made = make_plan(spec, overrides, backend, order, root)
     try:
         text = made.explain(op)
@@ -152,7 +173,8 @@ def check(
         show((*plan.warnings, *plan.pending), spec.texts())
         notes = f", {counted(len(plan.pending), 'note')}" if plan.pending else ""
         updates = sum(op.kind == "update" for op in spec.ops.values())
-        size = f"{counted(len(spec.models), 'model')}, {counted(len(spec.ops), 'op')}, {counted(updates, 'update')}"
+        ops = sum(find_expression(op) in (None, name) for name, op in spec.ops.items())
+        size = f"{counted(len(spec.models), 'model')}, {counted(ops, 'op')}, {counted(updates, 'update')}"
         say(f"{path}: ok, {counted(len(plan.warnings), 'warning')}{notes} ({size})")
     if not is_sound:
         raise typer.Exit(1)

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from runtime.codegen import syntax
+
 WIDTH = 120
 INDENT = 4
 
@@ -66,11 +68,11 @@ def _split_sum(expression: ast.expr) -> Iterator[str]:
         kinds = (ast.Mult, ast.Div)
     rest: list[str] = []
     while isinstance(expression, ast.BinOp) and isinstance(expression.op, kinds):
-        # With a name on its left a term gets the brackets that it needs.
-        alone = unparse(ast.BinOp(left=ast.Name(id="_"), op=expression.op, right=expression.right))
-        rest.append(alone.removeprefix("_ "))
+        # Next to a number a term gets the brackets that it needs.
+        alone = unparse(syntax.binary(syntax.constant(1), expression.op, expression.right))
+        rest.append(alone.removeprefix("1 "))
         expression = expression.left
-    first = unparse(ast.BinOp(left=expression, op=kinds[0](), right=ast.Name(id="_"))) if rest else unparse(expression)
+    first = unparse(syntax.binary(expression, kinds[0](), syntax.constant(1))) if rest else unparse(expression)
     yield first.rpartition(" ")[0].rpartition(" ")[0] if rest else first
     yield from reversed(rest)
 

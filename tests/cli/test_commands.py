@@ -9,6 +9,8 @@ import pytest
 
 from runtime.cli import execute
 
+ROOT = Path(__file__).parents[2]
+
 SPEC = """graphspec: 1
 name: two-steps
 inputs: {x: {shape: [batch, 4]}}
@@ -90,6 +92,23 @@ def test_plan_of_a_mode_and_of_one_that_is_not_there(spec, capsys):
 def test_explain_tells_about_an_op(spec, capsys):
     assert execute(["explain", "spec.yaml", "learn"]) == 0
     assert "learn" in capsys.readouterr().out
+
+
+def test_explain_without_an_op_summarizes_the_step(spec, capsys):
+    assert execute(["explain", "spec.yaml"]) == 0
+    assert "trained by learn" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("code", ["GS104", "gs104", "e-two-versions", "W-NO-EFFECT"])
+def test_explain_of_a_code_shows_its_page(code, capsys):
+    assert execute(["explain", code]) == 0
+    page = ROOT / "docs" / "errors" / f"{code.upper()}.md"
+    assert capsys.readouterr().out == page.read_text(encoding="utf-8")
+
+
+def test_explain_of_a_code_that_is_none_looks_for_a_spec(capsys):
+    assert execute(["explain", "GS999"]) == 1
+    assert "there is no file 'GS999'" in capsys.readouterr().err
 
 
 def test_explain_suggests_near_names(spec, capsys):

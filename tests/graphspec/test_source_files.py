@@ -46,7 +46,11 @@ def read_in_new_process(path):
 
 
 @pytest.mark.parametrize("name", ["deep.yaml", "deep.json"])
-@pytest.mark.parametrize("content", [b"[" * 50_000, b'{"a":' * 50_000, b"[" * 50_000 + b"]" * 50_000])
+@pytest.mark.parametrize(
+    "content",
+    [b"[" * 50_000, b'{"a":' * 50_000, b"[" * 50_000 + b"]" * 50_000],
+    ids=["lists", "mappings", "closed"],  # pytest hands the name of a test to new processes, which must not be so long
+)
 def test_50_000_nested_brackets_give_a_diagnostic_and_no_crash(tmp_path, name, content):
     done = read_in_new_process(write(tmp_path / name, content))
     assert (done.returncode, done.stderr) == (1, "")

@@ -119,6 +119,11 @@ class InstructionBase(ABC):
         return (*self.defines, self.token) if self.token else self.defines
 
     @property
+    def has_line(self) -> bool:
+        """Return whether it has a line of its own in plans and emitted code."""
+        return True
+
+    @property
     def called(self) -> str | None:
         """Return the model that it calls, if it calls one."""
         return None

@@ -91,6 +91,11 @@ class Evaluate(InstructionBase):
         return find_names(each.operand for each in self.arguments)
 
     @property
+    def has_line(self) -> bool:
+        """Return whether it is not written into the line of another."""
+        return not self.into
+
+    @property
     def constant(self) -> bool:
         """Return whether its results are constants for every gradient."""
         return self.function.builtin and self.function.name in CONSTANT_CALLS

@@ -38,7 +38,7 @@ class TwinDelayed(HandLoop):
         self.opt_critics.zero_grad()
         loss.backward()
         self.move(batch["state"])
-        return {"critic_loss": loss.detach()}
+        return {"step_critics.loss": loss.detach()}
 
     @torch.no_grad()
     def find_goal(self, batch: Tensors, noise: torch.Tensor) -> torch.Tensor:
@@ -83,6 +83,6 @@ EXAMPLE = Example(
     mutant=EarlyActor,
     shapes={"state": (6, 3), "action": (6, 1), "reward": (6, 1), "next_state": (6, 3), "done": (6, 1)},
     classes={},
-    losses=("critic_loss",),
+    losses=("step_critics.loss",),
     drawn=("noise",),
 )

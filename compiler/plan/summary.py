@@ -1,0 +1,127 @@
+"""A step in half a page: when what is written, by which optimizer, and what waits, is kept or is cloned, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from compiler.ir.program import ModeProgram, OptimizerDecl
+from compiler.ir.value import ScheduleDecl
+from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.timetable import format_schedule
+from compiler.plan.turns import SHOWN, TIMES, find_turns
+from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
+from graphspec.diagnostics import escape
+
+WAITING = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "MERGE")
+"""Decisions that cost something, or move an update."""
+DIGITS = "123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def summarize(plan: CompiledStep) -> str:
+    """Return what a train step does as text; of a spec without updates, what its first mode does."""
+    program = plan.program
+    mode = next((each for each in program.modes if each.mode == "train"), program.modes[0])
+    sections = {
+        "models": list(_list_models(plan)),
+        "written": list(_list_writes(plan, mode)),
+        "what waits, is kept or is cloned": list(_list_decisions(plan, mode)),
+    }
+    lines = [f"{program.name}: {mode.mode} step for {program.backend}, order {program.order}"]
+    lines += _draw_turns(plan, mode)
+    for title, entries in sections.items():
+        lines += ["", title, *(f"  {each}" for each in entries)] if entries else []
+    if not sections["what waits, is kept or is cloned"]:
+        lines += ["", "no update is deferred, no graph is kept, and nothing is cloned"]
+    return "\n".join(map(escape, lines)) + "\n"
+
+
+def _draw_turns(plan: CompiledStep, mode: ModeProgram) -> Iterator[str]:
+    """Yield which function each of the first steps takes, where there are several."""
+    names = [function.name for function in mode.functions]
+    turns = tuple(islice(find_turns(mode, plan.program), SHOWN)) if 1 < len(names) <= len(DIGITS) else ()
+    if turns:
+        yield ""
+        yield f"steps 1 to {SHOWN}: {' '.join(DIGITS[names.index(name)] for name in turns)}"
+        yield f"  {', '.join(f'{DIGITS[index]}: {name}' for index, name in enumerate(names))}"
+
+
+def _list_models(plan: CompiledStep) -> Iterator[str]:
+    """Yield every model with the ops that write it and its optimizers."""
+    ops = plan.spec.ops
+    rows: dict[str, str] = {}
+    for model in plan.program.models:
+        steppers = [name for name, op in ops.items() if isinstance(op, UpdateOp) and model.name in op.update]
+        followers = [(name, op) for name, op in ops.items() if _find_target(op) == model.name]
+        rules = [_format_optimizer(each) for each in plan.program.optimizers if model.name in each.models]
+        parts = [f"trained by {', '.join(steppers)} ({'; '.join(rules)})"] if steppers else []
+        parts += [f"{_format_source(op)} ({name})" for name, op in followers]
+        rows[model.name] = "; ".join(parts) or "stays as it is"
+    yield from _align(rows)
+
+
+def _find_target(op: Op) -> str | None:
+    """Return the model that an average or a copy is written into."""
+    return op.into if isinstance(op, EmaOp | CopyOp) else None
+
+
+def _format_source(op: Op) -> str:
+    """Return in words what is written into a model."""
+    match op:
+        case EmaOp():
+            return f"follows {op.ema}"
+        case CopyOp():
+            return f"a copy of {op.copy_}"
+        case _:
+            return ""
+
+
+def _format_optimizer(optimizer: OptimizerDecl) -> str:
+    """Return a rule and its learning rate."""
+    rate = optimizer.options.get("lr")
+    text = format_schedule(rate) if isinstance(rate, ScheduleDecl) else f"{rate:g}" if isinstance(rate, float) else ""
+    return f"{optimizer.rule.rpartition(':')[2]}, lr {text}" if text else optimizer.rule.rpartition(":")[2]
+
+
+def _list_writes(plan: CompiledStep, mode: ModeProgram) -> Iterator[str]:
+    """Yield every op that writes, with the steps in which it does."""
+    active = {function.name: function.active for function in mode.functions}
+    steps: dict[str, list[int]] = {op: [] for ops in active.values() for op in ops}
+    for step, name in enumerate(find_turns(mode, plan.program), start=1):
+        for op in active[name]:
+            steps[op].append(step)
+    rows: dict[str, str] = {}
+    for op, found in steps.items():
+        when = f"in steps {', '.join(map(str, found[:TIMES]))}, ..." if found else "in some steps"
+        is_always = all(op in ops for ops in active.values())
+        rows[op] = f"{_describe(plan.spec.ops[op])}, {'in every step' if is_always else when}"
+    yield from _align(rows)
+
+
+def _describe(op: Op) -> str:
+    """Return in words what an op writes, and from what."""
+    match op:
+        case UpdateOp():
+            source = op.loss or ", ".join(op.gradients or ())
+            window = f", {op.window} steps each" if op.window > 1 else ""
+            return f"{', '.join(op.update)} from {source}{window}"
+        case EmaOp():
+            return f"{op.into or 'an average'} from {op.ema}"
+        case AssignOp():
+            return f"{op.assign} from {op.value}"
+        case _:
+            return op.kind
+
+
+def _list_decisions(plan: CompiledStep, mode: ModeProgram) -> Iterator[str]:
+    """Yield the decisions that cost something, each once."""
+    graphs = plan.graphs_of(mode.mode).values()
+    texts = {
+        f"{each.code:<13}{each.text}": None for graph in graphs for each in graph.decisions if each.code in WAITING
+    }
+    yield from texts
+
+
+def _align(rows: Mapping[str, str]) -> Iterator[str]:
+    width = max(map(len, rows), default=0)
+    yield from (f"{name:<{width}}  {text}" for name, text in rows.items())

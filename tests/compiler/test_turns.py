@@ -1,0 +1,70 @@
+"""Which function a step takes, as a plan says it, and the summary of a step."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from compiler import compile_step
+from compiler.plan.turns import find_turns
+from graphspec import load
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+BY_HAND = {
+    "td3": lambda step: 2 if step % 2 == 0 else 1,
+    "stylegan2-lazy": lambda step: 1 if step % 16 == 1 else 3 if step % 8 == 1 else 2,
+    "wgan-gp": lambda step: 2 if step % 5 == 0 else 1,
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_the_functions_of_the_first_steps_are_those_that_the_clocks_choose(name):
+    plan = compile_step(load(EXAMPLES / name / f"{name}.yaml"))
+    found = list(islice(find_turns(plan.program.mode("train"), plan.program), 100))
+    assert found == [f"train_step_{BY_HAND[name](step)}" for step in range(1, 101)]
+    assert plan.to_json()["first_steps"] == found[:16]
+
+
+SELDOM = """graphspec: 1
+name: seldom
+inputs: {x: {shape: [batch, 2]}}
+models:
+  net: {layers: [{linear: 1}], optimizer: sgd}
+  slow: {like: net}
+ops:
+  out: {forward: net, inputs: x}
+  cost: {loss: mse, inputs: [out, 0.0]}
+  step: {update: net, loss: cost}
+  follow: {ema: net, into: slow, decay: 0.5, every: 900}
+"""
+
+
+def test_a_function_says_in_which_steps_it_runs():
+    text = compile_step(load(SELDOM)).text()
+    assert "train_step_1  (writes: step; steps 1, 2, 3, ...)" in text
+    assert "train_step_2  (writes: step, follow; steps 900, 1800, 2700, ...)" in text
+    late = compile_step(load(SELDOM, ["ops.follow.every=9000"])).text()
+    assert "train_step_2  (writes: step, follow; steps 9000, 18000 of the first 20,000)" in late
+    ending = compile_step(load(SELDOM, ["ops.follow.every=1", "ops.follow.until=2"])).text()
+    assert "train_step_1  (writes: step, follow; steps 1, 2 of the first 20,000)" in ending
+
+
+def test_where_the_number_of_a_step_does_not_tell_nothing_is_said():
+    plan = compile_step(load(SELDOM, ["ops.follow.every=1", "ops.follow.start=3 updates", "ops.step.on_overflow=own"]))
+    assert plan.to_json()["first_steps"] == []
+    assert "steps 1" not in plan.text()
+
+
+def test_a_summary_tells_what_trains_when_and_what_waits():
+    plan = compile_step(load(EXAMPLES / "cyclegan-separate" / "cyclegan-separate.yaml"))
+    lines = plan.explain().splitlines()
+    assert "  to_negative      trained by step_to_negative (adam, lr 0.0005)" in lines
+    assert "  step_to_digit         to_digit from to_digit_loss, in every step" in lines
+    (deferred,) = (line for line in lines if line.startswith("  DEFER"))
+    assert "step_to_negative is deferred after gradient step_to_digit" in deferred
+    seldom = compile_step(load(SELDOM, ["ops.follow.every=2"])).explain()
+    assert "steps 1 to 16: 1 2 1 2 1 2 1 2 1 2 1 2 1 2 1 2" in seldom
+    assert "  follow  slow from net, in steps 2, 4, 6, ..." in seldom
+    assert "no update is deferred, no graph is kept, and nothing is cloned" in seldom
