@@ -90,7 +90,7 @@ def find_outputs(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instruction]) 
     fed = {nodes[name].op for name in reach(updates, nodes, producers)}
     values: list[str] = []
     demanded: list[str] = []
-    written = {LOSS.format(name) for name in spec.ops}  # with an update, as an expression
+    written = {LOSS.format(name) for name, op in spec.ops.items() if isinstance(op, UpdateOp)}  # as an expression
     for name, op in spec.ops.items():
         is_part = find_expression(op) not in (None, name)
         is_loss = mode == "train" and (isinstance(op, LossOp) or name in written)

@@ -68,7 +68,8 @@ class _Writer:
         """Write the ops anew."""
         for name, op in [*self.ops.items()]:
             key = "loss" if "update" in op else "gradient" if "gradient" in op else ""
-            if key and isinstance(op.get(key), str) and self.fits(op[key]) and self.chosen.random() < 0.5:
+            is_able = key and self.returned is not None and isinstance(op.get(key), str) and self.fits(op[key])
+            if is_able and self.chosen.random() < 0.5:  # without `outputs` it would be returned
                 loss, op[key] = op[key], self.spell(op[key])
                 self.gone.add(loss)
             elif name not in self.gone and is_call(op) and op.keys() <= ROOT and self.chosen.random() < 0.6:
