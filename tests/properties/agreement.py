@@ -85,12 +85,16 @@ def try_spec(
 
     What is compiled is written shorter, with expressions and blocks; the oracle is given what these mean.
     """
+    spec, shorter = (load(json.dumps(each) + "\n") for each in (document, write_shorter(document)))
     try:
-        spec, shorter = (load(json.dumps(each) + "\n") for each in (document, write_shorter(document)))
         plans = [compile_step(shorter, "torch", policy, pace=PACE) for policy in policies]
     except SpecError as error:
         tally.rejected[codes_of(error)] += 1
-        return ""
+        try:
+            compile_step(spec, "torch", policies[0], pace=PACE)
+        except SpecError as other:
+            return "" if codes_of(other) == codes_of(error) else f"{codes_of(error)}, not {codes_of(other)}"
+        return f"{codes_of(error)}, only as it is written shorter"
     try:
         mismatch = compare(
             spec, plans, tally, None if elsewhere is None else partial(elsewhere, write_shorter(document))
