@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from compiler.ir.value import Object
-from compiler.plan import diagram, explain, json, summary
+from compiler.plan import diagram, explain, json, summary, why_not
 from compiler.plan import text as printer
 from compiler.plan.compiled_step import CompiledStep
 
@@ -91,13 +91,24 @@ class Plan(CompiledStep):
         >>> print(plan.explain("step_d").splitlines()[0])
         step_d: update (simultaneous-gan.yaml:25:3)
         """
-        if op is None:
-            return summary.summarize(self)
-        if op not in self.spec.ops:
-            close = get_close_matches(op, self.spec.ops, 3)
-            hint = f"; did you mean {', '.join(close)}?" if close else ""
-            raise KeyError(f"no op '{op}' in {self.spec.name}{hint}")
-        return explain.explain_op(self, op)
+        return summary.summarize(self) if op is None else explain.explain_op(self, self._find_op(op))
+
+    def why_not(self, op: str, way: why_not.Way) -> str:
+        """Return what would go wrong if an op wrote `earlier` or `later` than it does, as text.
+
+        Raises KeyError with suggestions for an unknown op.
+
+        >>> print(plan.why_not("step_d", "earlier").splitlines()[4].rpartition(" (")[0].strip())
+        before forward on_real: forward on_real would read discriminator.params@1 in place of @0
+        """
+        return why_not.explain_why_not(self, self._find_op(op), way)
+
+    def _find_op(self, op: str) -> str:
+        """Return an op that the spec has; raise KeyError for others."""
+        if op in self.spec.ops:
+            return op
+        close = get_close_matches(op, self.spec.ops, 3)
+        raise KeyError(f"no op '{op}' in {self.spec.name}" + (f"; did you mean {', '.join(close)}?" if close else ""))
 
     def _known(self, mode: str) -> str:
         """Return a mode that the program has; raise KeyError for others."""

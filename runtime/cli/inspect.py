@@ -130,12 +130,25 @@ OpName: TypeAlias = Annotated[
 ]
 
 
+class WhyNot(StrEnum):
+    """Where else an op could write."""
+
+    earlier = "earlier"
+    later = "later"
+
+
+WhyNotOption: TypeAlias = Annotated[
+    WhyNot | None, typer.Option("--why-not", help="Tell what would go wrong if the op wrote earlier, or later.")
+]
+
+
 def explain(
     spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The graph spec; or the code of a message, as GS104.")],
     op: OpName = None,
     overrides: Overrides = None,
     backend: BackendOption = Backend.torch,
     order: OrderOption = Order.fewest,
+    not_way: WhyNotOption = None,
     output: Output = None,
     root: Root = None,
 ) -> None:
@@ -146,7 +159,7 @@ def explain(
         return
     made = make_plan(spec, overrides, backend, order, root)
     try:
-        text = made.explain(op)
+        text = made.explain(op) if op is None or not_way is None else made.why_not(op, not_way.value)
     except KeyError as error:
         raise problem("GS232", str(error.args[0])) from error
     deliver(text, output)

@@ -99,6 +99,11 @@ def test_explain_without_an_op_summarizes_the_step(spec, capsys):
     assert "trained by learn" in capsys.readouterr().out
 
 
+def test_explain_says_what_would_go_wrong(spec, capsys):
+    assert execute(["explain", "spec.yaml", "learn", "--why-not", "earlier"]) == 0
+    assert "forward y would read net.params@1 in place of @0" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("code", ["GS104", "gs104", "e-two-versions", "W-NO-EFFECT"])
 def test_explain_of_a_code_shows_its_page(code, capsys):
     assert execute(["explain", code]) == 0

@@ -19,7 +19,7 @@ PUBLIC = sorted(set(COMMANDS) - set(LATER))
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_command_has_a_section_with_its_options(name):
     assert f"\n## {name}\n" in PAGE
-    named = set(re.findall(r"--[a-z]+", PAGE))
+    named = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", PAGE))
     options = {option for each in COMMANDS[name].params for option in each.opts if option.startswith("--")}
     assert options <= named
 
@@ -27,7 +27,7 @@ def test_every_command_has_a_section_with_its_options(name):
 def test_every_option_of_the_page_exists():
     known = {option for command in COMMANDS.values() for each in command.params for option in each.opts}
     known |= {"--help", "--version", "--debug"}
-    assert set(re.findall(r"(?<![\w-])--[a-z]+", PAGE)) <= known
+    assert set(re.findall(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*", PAGE)) <= known
 
 
 def test_shared_options_are_listed_with_their_commands():

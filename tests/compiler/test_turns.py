@@ -68,3 +68,21 @@ def test_a_summary_tells_what_trains_when_and_what_waits():
     assert "steps 1 to 16: 1 2 1 2 1 2 1 2 1 2 1 2 1 2 1 2" in seldom
     assert "  follow  slow from net, in steps 2, 4, 6, ..." in seldom
     assert "no update is deferred, no graph is kept, and nothing is cloned" in seldom
+
+
+def test_why_not_names_what_would_go_wrong():
+    plan = compile_step(load(EXAMPLES / "cyclegan-separate" / "cyclegan-separate.yaml"))
+    lines = plan.why_not("step_to_negative", "earlier").splitlines()
+    assert lines[:3] == ["step_to_negative: why not earlier", "", "in train_step"]
+    # what defers it comes first: the other translator's gradient still runs through this one
+    assert lines[3].startswith(
+        "  before gradient step_to_digit: gradient step_to_digit would run back through negative_again "
+        "with to_negative.params@1, where @0 was read"
+    )
+    assert any("forward fake_negative would read to_negative.params@1 in place of @0" in line for line in lines)
+    gan = compile_step(load(EXAMPLES / "gan-digits" / "gan-digits.yaml"))
+    later = gan.why_not("step_d", "later")
+    assert "after forward judged: forward judged would not see discriminator.params@1" in later
+    assert "it writes in no step" in gan.why_not("judged", "earlier")
+    with pytest.raises(KeyError, match="did you mean step_d"):
+        gan.why_not("stepd", "later")
