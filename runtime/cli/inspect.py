@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -46,8 +49,39 @@ def make_plan(
     return plan
 
 
-def deliver(text: str, output: Path | None) -> None:
+_HEAD = re.compile(r" *(?:\d+  \w+ +|[A-Z_]{4,} +|[~>+-] )?")
+"""What stands before the words of a line: its number and kind, or its mark."""
+NARROWEST = 40
+
+
+def fit(text: str, width: int | None) -> str:
+    """Return a text with its lines broken at words, and continued below their first word.
+
+    The width is that of the terminal by default; what is written elsewhere is not broken.
+    """
+    if width is None:
+        if not sys.stdout.isatty():
+            return text
+        width = get_terminal_size().columns
+    lines: list[str] = []
+    for line in text.splitlines():
+        head = _HEAD.match(line)
+        indent = min(head.end() if head is not None else 0, width // 2)
+        # Runs of spaces, which align columns, are kept.
+        broken = wrap(line, max(width, NARROWEST), subsequent_indent=" " * indent, break_long_words=False, tabsize=1)
+        lines.extend(broken or [""])
+    return "\n".join(lines) + "\n"
+
+
+Width: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--width", min=NARROWEST, help="Break lines at words (default: the width of the terminal)."),
+]
+
+
+def deliver(text: str, output: Path | None, width: int | None = None, *, is_text: bool = False) -> None:
     """Print a text, or write it to a file; raise SpecError (GS234) where the file cannot be written."""
+    text = fit(text, width) if is_text and (output is None or width is not None) else text
     if output is None:
         say(text.removesuffix("\n"))
         return
@@ -81,6 +115,7 @@ def plan(
     order: OrderOption = Order.fewest,
     mode: ModeOption = Mode.train,
     form: PlanFormatOption = PlanFormat.text,
+    width: Width = None,
     output: Output = None,
     root: Root = None,
 ) -> None:
@@ -90,7 +125,7 @@ def plan(
     if mode.value not in modes:
         message = f"the step has no mode {mode.value!r}: nothing that it returns is computed there"
         raise problem("GS233", message, help=f"its modes are: {', '.join(modes)}")
-    deliver(format_plan(made, mode, form), output)
+    deliver(format_plan(made, mode, form), output, width, is_text=form is PlanFormat.text)
 
 
 def format_plan(plan: Plan, mode: Mode, form: PlanFormat) -> str:
@@ -149,6 +184,7 @@ def explain(
     backend: BackendOption = Backend.torch,
     order: OrderOption = Order.fewest,
     not_way: WhyNotOption = None,
+    width: Width = None,
     output: Output = None,
     root: Root = None,
 ) -> None:
@@ -162,7 +198,7 @@ def explain(
         text = made.explain(op) if op is None or not_way is None else made.why_not(op, not_way.value)
     except KeyError as error:
         raise problem("GS232", str(error.args[0])) from error
-    deliver(text, output)
+    deliver(text, output, width, is_text=True)
 
 
 Specs: TypeAlias = Annotated[list[Path], typer.Argument(metavar="SPEC", help="Graph specs: YAML or JSON files.")]

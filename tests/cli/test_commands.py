@@ -99,6 +99,24 @@ def test_explain_without_an_op_summarizes_the_step(spec, capsys):
     assert "trained by learn" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", [["plan", "spec.yaml"], ["explain", "spec.yaml", "learn"]])
+def test_lines_are_broken_at_words_and_nothing_is_lost(command, spec, capsys):
+    assert execute([*command]) == 0
+    whole = capsys.readouterr().out
+    assert execute([*command, "--width", "44"]) == 0
+    narrow = capsys.readouterr().out
+    assert max(map(len, whole.splitlines())) > 44
+    assert max(map(len, narrow.splitlines())) <= 44
+    assert narrow.split() == whole.split()
+
+
+def test_a_narrow_plan_continues_below_the_first_word(spec, capsys):
+    assert execute(["plan", "spec.yaml", "--width", "40"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = next(place for place, line in enumerate(lines) if line.startswith("    1  forward   y = net(x)"))
+    assert lines[at + 1] == " " * 17 + "net.params@0  [train]"
+
+
 def test_explain_says_what_would_go_wrong(spec, capsys):
     assert execute(["explain", "spec.yaml", "learn", "--why-not", "earlier"]) == 0
     assert "forward y would read net.params@1 in place of @0" in capsys.readouterr().out

@@ -35,7 +35,7 @@ def test_shared_options_are_listed_with_their_commands():
     for option, names in rows:
         users = {name for name in PUBLIC for each in COMMANDS[name].params if option in each.opts}
         assert set(names.split(", ")) == users, option
-    assert len(rows) == 5
+    assert len(rows) == 6
 
 
 def test_commands_that_are_not_built_are_named():
