@@ -19,6 +19,8 @@ _SAME: Mapping[str, str] = {
     "stop_gradient": "stop({})",
 }
 """What functions of others are called here."""
+ATTRIBUTES = frozenset({"T", "data", "device", "dtype", "grad", "mT", "ndim", "shape", "size"})
+"""What values of PyTorch have."""
 _SHARED: Mapping[type[ast.AST], tuple[str, str]] = {ast.BitXor: ("^", "a power is `x**2`")}
 _OF_VALUES: Mapping[type[ast.AST], tuple[str, str]] = {
     ast.And: ("and", "masks are combined element by element: `(a > 0) & (b > 0)`"),
@@ -28,7 +30,20 @@ _OF_VALUES: Mapping[type[ast.AST], tuple[str, str]] = {
     ast.Mod: ("%", "there is no remainder of values"),
 }
 """Operators of Python that expressions do not have: how they are written, and what to write instead."""
-_SIGNS: Mapping[str, str] = {"×": "*", "·": "*", "⋅": "*", "÷": "/", "−": "-", "²": "**2", "³": "**3", "≤": "<=", "≥": ">=", "≠": "!="}  # fmt: skip
+_SIGNS: Mapping[str, str] = {
+    "\N{MULTIPLICATION SIGN}": "*",
+    "\N{MIDDLE DOT}": "*",
+    "\N{DOT OPERATOR}": "*",
+    "\N{DIVISION SIGN}": "/",
+    "\N{MINUS SIGN}": "-",
+    "\N{EN DASH}": "-",
+    "\N{SUPERSCRIPT TWO}": "**2",
+    "\N{SUPERSCRIPT THREE}": "**3",
+    "\N{LESS-THAN OR EQUAL TO}": "<=",
+    "\N{GREATER-THAN OR EQUAL TO}": ">=",
+    "\N{NOT EQUAL TO}": "!=",
+}
+"""Signs of mathematics, as they are in text that is copied from a paper, and how expressions write them."""
 _SLIPS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"&&"), "an expression has no `&&`", _OF_VALUES[ast.And][1]),
     (re.compile(r"\|\|"), "an expression has no `||`", _OF_VALUES[ast.Or][1]),
@@ -69,7 +84,7 @@ class ExpressionError(ValueError):
 def explain_text(text: str, at: int, help: str) -> ExpressionError:
     """Return the error for a text of one line that Python cannot read from an offset on; ``help`` is for the others."""
     if not text.strip():
-        return ExpressionError("the expression is empty", 0, len(text), help)
+        return ExpressionError("the expression is empty", at, at + 1, help)
     opened: list[int] = []
     for index, each in enumerate(_QUOTED.sub(lambda found: " " * len(found.group()), text)):
         if each in _CLOSES.values():
@@ -104,7 +119,7 @@ def explain_node(
     """Return the error for a part with a well-known remedy, None for all others; ``find`` gives a part's offsets."""
     start, end = find(node)
     operators = {**_SHARED, **(_OF_VALUES if of_values else {})}
-    kind = type(getattr(node, "op", node))
+    kind = type(node.op) if isinstance(node, ast.BinOp | ast.BoolOp | ast.UnaryOp) else type(node)
     if kind in operators:
         written, help = operators[kind]
         match node:
@@ -123,7 +138,8 @@ def explain_node(
         case ast.Call(func=ast.Constant() | ast.BinOp() | ast.Call() as function):
             message, help = "this is called like a function", "write a product with `*`, as in `2 * (a + b)`"
             return ExpressionError(message, *find(function), help)
-    return _explain_value(node, start, end) if of_values else None
+        case _:
+            return _explain_value(node, start, end) if of_values else None
 
 
 def explain_mask(node: ast.BinOp, start: int, end: int) -> ExpressionError | None:
@@ -162,7 +178,7 @@ def explain_attribute(value: str | None, name: str, start: int, end: int) -> Exp
     """Return the error for an attribute of a module or of a value, None for one without a name."""
     if value in MODULES:
         return ExpressionError("a name has no module before it", start, end, f"write `{name}`")
-    help = "functions of the library calculate from values; none has attributes"
+    help = "sizes and dtypes are not calculated with"
     if name == "T":
         help = f"write `permute({value or 'x'}, axes=[1, 0])`"
     return ExpressionError(
