@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
@@ -14,6 +15,7 @@ _SYNONYM_SCORE = 2.0
 _PREFIX_LENGTH = 3
 _LONGEST_NAME = 64
 _MOST = 400
+_PAIR = re.compile(r"(\w+)(?:[:=] *| +)(\S.*)")
 _SYNONYMS = {
     "learningrate": "lr",
     "beta1": "betas",
@@ -90,6 +92,12 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return the label that suggests the candidate most like a name, or nothing where none is like it."""
     near = closest(name, candidates, 1)
     return f"did you mean '{near[0]}'?" if near else ""
+
+
+def mend_key(key: str, value: object) -> str:
+    """Return the remedy for a key without a value that should have had a colon and a space; else nothing."""
+    found = _PAIR.fullmatch(key) if value is None else None
+    return "" if found is None else f"write `{found[1]}: {found[2]}`, with a space after the colon"
 
 
 @functools.lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -63,6 +64,7 @@ class Wanted:
     help: str
 
 
+_FORMULA = re.compile(r"[-+*/@<>&|~()]")
 _VALUE_HELP = "declare it under `inputs:`, write the op that defines it, or fix the name"
 
 
@@ -120,12 +122,13 @@ def check_reference(scope: RuleContext, field: str, path: Path, reference: Refer
     entry = scope.find(name)
     # A second declaration of a name is reported at the declaration; a reference may mean either.
     is_right = any(not wanted.facets.isdisjoint(each.facets) for each in scope.entries.get(name, ()))
-    if is_right or name in scope.broken or (entry is None and scope.blind):
+    if is_right or name in scope.broken or name.partition(".")[0] in scope.broken or (entry is None and scope.blind):
         return
     label = scope.suggest(name, scope.names(wanted.facets))
     if entry is None:
         message = f"{field} names '{name}', which is not declared; expected {wanted.noun}"
-        yield scope.report(wanted.code, message, path, label=label, help=wanted.help)
+        remedy = _mend_text(name) if wanted in (_VALUE, _TARGET) else ""
+        yield scope.report(wanted.code, message, path, label="" if remedy else label, help=remedy or wanted.help)
         return
     # What the mistaken thing is made of was probably meant, else the most similar name of the right kind.
     op = scope.spec.ops.get(entry.op) if entry.op is not None else None
@@ -146,6 +149,14 @@ def check_reference(scope: RuleContext, field: str, path: Path, reference: Refer
             help = "call the model in a `forward` op and use that op's name"
     message = f"{field} must name {wanted.noun}, found '{name}', {entry.title}{scope.place(entry)}"
     yield scope.report("GS106", message, path, label=label, help=help)
+
+
+def _mend_text(text: str) -> str:
+    """Return what to write instead of a text that is a list or an expression, and no name; else nothing."""
+    parts = [each.strip() for each in text.split(",")]
+    if len(parts) > 1 and all(map(is_name, parts)):
+        return f"write a list: `[{', '.join(parts)}]`"
+    return "write an expression as an op of its own, `{expr: ...}`, and its name here" if _FORMULA.search(text) else ""
 
 
 def check_likeness(scope: RuleContext) -> Iterator[Diagnostic]:

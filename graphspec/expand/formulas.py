@@ -41,7 +41,7 @@ from graphspec.read.expressions import (
     Unary,
     read_expression,
 )
-from graphspec.read.misreadings import MODULES, explain_attribute
+from graphspec.read.misreadings import ATTRIBUTES, MODULES, explain_attribute
 from graphspec.read.source import Document, Path, Place, Plain
 
 OPERATORS: Mapping[str, str] = {
@@ -312,7 +312,8 @@ class _Expander:
             return
         if name in known.variables:
             raise ExpressionError(f"'{name}' is a variable", node.start, node.end, f"write `${{{name}}}`")
-        if dot and (value in MODULES or value in known.values - known.uses):
+        is_value = attribute in ATTRIBUTES and value in known.values - known.uses
+        if dot and (value in MODULES or is_value):
             raise explain_attribute(value, attribute, node.start, node.end)
 
     def _add(
