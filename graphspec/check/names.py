@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from graphspec.declare.fields import KEYWORDS, is_name
 from graphspec.declare.ops import ForwardOp, GradientOp, Reference, Role, UpdateOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
+from graphspec.words import mend_name
 
 
 def check_spelling(scope: RuleContext) -> Iterator[Diagnostic]:
@@ -64,7 +64,6 @@ class Wanted:
     help: str
 
 
-_FORMULA = re.compile(r"[-+*/@<>&|~()]")
 _VALUE_HELP = "declare it under `inputs:`, write the op that defines it, or fix the name"
 
 
@@ -127,7 +126,7 @@ def check_reference(scope: RuleContext, field: str, path: Path, reference: Refer
     label = scope.suggest(name, scope.names(wanted.facets))
     if entry is None:
         message = f"{field} names '{name}', which is not declared; expected {wanted.noun}"
-        remedy = _mend_text(name) if wanted in (_VALUE, _TARGET) else ""
+        remedy = mend_name(name) if wanted in (_VALUE, _TARGET) else ""
         yield scope.report(wanted.code, message, path, label="" if remedy else label, help=remedy or wanted.help)
         return
     # What the mistaken thing is made of was probably meant, else the most similar name of the right kind.
@@ -149,14 +148,6 @@ def check_reference(scope: RuleContext, field: str, path: Path, reference: Refer
             help = "call the model in a `forward` op and use that op's name"
     message = f"{field} must name {wanted.noun}, found '{name}', {entry.title}{scope.place(entry)}"
     yield scope.report("GS106", message, path, label=label, help=help)
-
-
-def _mend_text(text: str) -> str:
-    """Return what to write instead of a text that is a list or an expression, and no name; else nothing."""
-    parts = [each.strip() for each in text.split(",")]
-    if len(parts) > 1 and all(map(is_name, parts)):
-        return f"write a list: `[{', '.join(parts)}]`"
-    return "write an expression as an op of its own, `{expr: ...}`, and its name here" if _FORMULA.search(text) else ""
 
 
 def check_likeness(scope: RuleContext) -> Iterator[Diagnostic]:

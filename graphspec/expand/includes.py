@@ -157,6 +157,8 @@ class _Reader:
             if error.diagnostics[0].span is None:  # there is no such file: the place is where it is named
                 problems = [replace(each, span=span) for each in error.diagnostics]
                 raise SpecError(problems, {**self._document.texts, **self.texts}) from None
+            if error.diagnostics[0].code == "GS001":
+                self._fail(f"'{shown}' is empty", span, f"write {enumerate_names(SHARED, last='or')} into it")
             raise
         self.texts[shown] = document.text
         self._size += len(document.text)
@@ -169,7 +171,8 @@ class _Reader:
             if key not in KEYS:
                 message = f"an included file shares {enumerate_names(SHARED)}, found '{key}'"
                 label = did_you_mean(key, SHARED)
-                self._fail(message, document.key_span((key,)), "write it in the spec itself", label)
+                help = "correct the key" if label else "write it in the spec itself"
+                self._fail(message, document.key_span((key,)), help, label)
         return document
 
     def clash(self, section: str, name: str, document: Document, other: Document) -> NoReturn:
