@@ -13,7 +13,7 @@ from graphspec.declare.library import FUNCTIONS, NOT_BUILT, Family, Signature
 from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, TransformOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
-from graphspec.words import closest, count, did_you_mean, enumerate_names
+from graphspec.words import closest, count, did_you_mean, enumerate_names, mend_name
 
 _FEW = 15
 """How many names a message lists."""
@@ -44,6 +44,8 @@ def check_functions(scope: RuleContext) -> Iterator[Diagnostic]:
         if inputs.keyword:
             help = f"write a list: its inputs are {enumerate_names(signature.operands)}, in this order"
             yield scope.report("GS111", f"{title} takes its inputs by position", path, help=help)
+        elif any(mend_name(each) for _, each in inputs.references()):
+            pass  # a list or an expression that is written as one name, which is reported as such
         elif not signature.fewest <= len(inputs) <= (signature.most or len(inputs)) and op.kind != "random":
             more = " or more" if signature.repeats else ""
             expected = f"{count(signature.fewest, 'input')}{more} ({', '.join(signature.operands)})"

@@ -196,7 +196,8 @@ def _find_remedy(expected: str, found: object) -> str:
         case bool() | int() | float() if expected == "a string":
             remedy = "put it between quotes"
         case bool() | int() | float() | str() if expected == "a list":
-            remedy = f"write a list: `[{found}]`" if len(str(found)) <= _LONGEST else "write a list"
+            is_short = len(str(found)) <= _LONGEST and "(" not in str(found)
+            remedy = f"write a list: `[{found}]`" if is_short else "write a list between square brackets"
         case dict() if expected == "a list":
             remedy = "put brackets around it to make a list of one"
         case list():

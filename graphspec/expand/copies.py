@@ -198,9 +198,8 @@ class _Copier:
             if key not in known:
                 message = f"the block '{block}' has no constant '{key}'"
                 help = f"its `args` are {enumerate_names(known)}" if known else "declare it in its `args`"
-                self._fail(
-                    "GS064", message, (*path, "args", key), label=did_you_mean(key, known), help=help, use=inside
-                )
+                place, label = (*path, "args", key), did_you_mean(key, known)
+                self._fail("GS064", message, place, label=label, help=help, use=inside, at_key=True)
         self._uses.append(use)
         ops = declared["ops"]
         assert isinstance(ops, dict)
@@ -242,8 +241,11 @@ class _Copier:
             self._fail("GS064", message, path, help=f"let `{found.group()}` stand alone", use=None)
         return spell(value)
 
-    def _fail(self, code: str, message: str, path: Path, *, help: str, use: Use | None, label: str = "") -> NoReturn:
+    def _fail(
+        self, code: str, message: str, path: Path, *, help: str, use: Use | None, label: str = "", at_key: bool = False
+    ) -> NoReturn:
         via = tuple(tell_use(each, self._document.places) for each in find_outer(use))
-        span = replace(self._document.value_span(path), via=via)
+        found = self._document.key_span(path) if at_key else self._document.value_span(path)
+        span = replace(found, via=via)
         problem = Diagnostic(code=code, message=message, span=span, label=label, help=help)
         raise SpecError([problem], self._document.texts)

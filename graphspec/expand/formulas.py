@@ -244,7 +244,11 @@ class _Expander:
                 self._problems.append(Diagnostic(code="GS052", message=message, span=span, help=help))
                 return None
             moved = replace(self._document, places=_Below(self._document.places, self._path[:-1]))
-            check_part(_Formulas, {"ops": {name: op}}, moved)
+            try:
+                check_part(_Formulas, {"ops": {name: op}}, moved)
+            except SpecError as error:
+                self._problems.extend(error.diagnostics)
+                return None
             text = op["expr"]
             assert isinstance(text, str)
             given = {key: each for key, each in op.items() if key != "expr"}

@@ -128,8 +128,9 @@ class _Reader:
             self._fail(f"'{name}' is an address", span, "save the file next to the spec, and name it by its path")
         target = (path.parent / name).resolve()
         if not target.is_relative_to(self._root):
-            help = f"move it there, or give a folder above both: `--root {target.parent}`"
-            self._fail(f"'{name}' lies outside of the folder '{self._root}'", span, help)
+            above = os.path.relpath(os.path.commonpath((self._root, target.parent)))
+            help = f"move it there, or give a folder above both: `--root {above}`"
+            self._fail(f"'{name}' lies outside of the root folder '{os.path.relpath(self._root)}'", span, help)
         if target in around:
             way = " -> ".join(each.name for each in (*around[around.index(target) :], target))
             self._fail(f"files include each other: {way}", span, "move what both need into a third file")

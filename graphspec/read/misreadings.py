@@ -26,8 +26,8 @@ _OF_VALUES: Mapping[type[ast.AST], tuple[str, str]] = {
     ast.And: ("and", "masks are combined element by element: `(a > 0) & (b > 0)`"),
     ast.Or: ("or", "masks are combined element by element: `(a > 0) | (b > 0)`"),
     ast.Not: ("not", "write `~mask`"),
-    ast.FloorDiv: ("//", "there is no rounding of values"),
-    ast.Mod: ("%", "there is no remainder of values"),
+    ast.FloorDiv: ("//", "round in a function of your own: `{call: pkg.mod:fn, inputs: x}`"),
+    ast.Mod: ("%", "take the remainder in a function of your own: `{call: pkg.mod:fn, inputs: x}`"),
 }
 """Operators of Python that expressions do not have: how they are written, and what to write instead."""
 _SIGNS: Mapping[str, str] = {
@@ -62,7 +62,7 @@ _SLIPS: tuple[tuple[re.Pattern[str], str, str], ...] = (
         "write a product with `*`, as in `2 * x`",
     ),
     (
-        re.compile(r"[\w)\]}]\s+(?=[\w(])"),
+        re.compile(r"[\w)\]}]+\s+[\w(]\w*"),
         "there is no operator between the two",
         "write a product with `*`, as in `a * b`; arguments have a comma between them",
     ),
@@ -132,7 +132,8 @@ def explain_node(
         case ast.Call(func=ast.Attribute(value=value, attr=name) as function):
             is_module = isinstance(value, ast.Name) and value.id in MODULES
             base = "..." if is_module else line[slice(*find(value))]
-            same = _SAME.get(name, f"{name}({{}})").format(base)
+            rest = ", ..." if not is_module and (node.args or node.keywords) else ""
+            same = _SAME.get(name, f"{name}({{}}{rest})").format(base)
             message = "functions are called without a module" if is_module else "a value has no methods"
             return ExpressionError(message, *find(function), f"write `{same}`")
         case ast.Call(func=ast.Constant() | ast.BinOp() | ast.Call() as function):
@@ -161,9 +162,11 @@ def _explain_value(node: ast.expr, start: int, end: int) -> ExpressionError | No
             message, help = "these are several comparisons in one", "compare twice: `(0 < x) & (x < 1)`"
         case ast.IfExp():
             message, help = "an expression has no `if`", "write `where(condition, a, b)`"
-        case ast.List() | ast.Tuple():
+        case ast.List():
+            message, help = "a list is no value", "write values one by one, as in `concat(a, b, axis=1)`"
+        case ast.Tuple():
             message = "a list is no value"
-            help = "write values one by one, as in `concat(a, b, axis=1)`, and decimals with a point"
+            help = "write values one by one, as in `concat(a, b, axis=1)`, and decimals as `0.5`"
         case ast.Constant():
             message = "this is not a value"
             help = "numbers are the only constants; options have names, as in `mse(a, b, reduction='sum')`"

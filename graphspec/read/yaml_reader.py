@@ -44,8 +44,14 @@ _KNOWN: dict[str, tuple[str, str]] = {
         "expected the next `- ` of the list that is open here",
         "all items of a list start in the same column; keys after it belong further left",
     ),
-    "did not find expected ',' or ']'": ("a `[` is not closed, or a comma is missing", "close the list with `]`"),
-    "did not find expected ',' or '}'": ("a `{` is not closed, or a comma is missing", "close the mapping with `}`"),
+    "did not find expected ',' or ']'": (
+        "a `[` is not closed, or a comma is missing",
+        "close the list with `]`, or write the comma",
+    ),
+    "did not find expected ',' or '}'": (
+        "a `{` is not closed, or a comma is missing",
+        "close the mapping with `}`, or write the comma",
+    ),
     "did not find expected node content": (
         "expected a value",
         "there is a bracket or comma where a value should be; quote it if it is a string",
