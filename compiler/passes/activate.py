@@ -144,10 +144,8 @@ def find_absent_problems(
                 user = whole or users[0]
                 help = f"put the clock on the update that needs it, or give '{user}' the same one as '{node.op}'"
                 if whole is not None:
-                    help = (
-                        "put the clock on the update that needs it; a lazy term of a loss stands in its sum without a "
-                    )
-                    help += f"factor, which '{node.op}' has as `weight`"
+                    term = f"a lazy term is '{node.op}' itself in a sum, and its factor is its `weight`"
+                    help = f"put the clock on the update that needs it; {term}"
                 yield Diagnostic(
                     code="E-ABSENT",
                     message=f"'{user}' uses '{node.op}' in steps in which '{node.op}' does not fire",

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from pydantic import BaseModel, ValidationError
 
+from graphspec.check.names import WANTED
 from graphspec.declare.blocks import BlockSpec, UseOp
 from graphspec.declare.graph import Ops, find_kinds
 from graphspec.declare.ops import KINDS
@@ -160,11 +161,10 @@ class _Binder:
         for key, name in op.inputs.references():
             if use.inside is not None or name in self._declared:
                 continue
-            message = f"`inputs` of op '{use.name}' names '{name}', which is not declared; expected a value"
-            remedy = mend_name(name)
-            help = remedy or "declare it under `inputs:`, write the op that defines it, or fix the name"
+            wanted, remedy = WANTED["value"], mend_name(name)
+            message = f"`inputs` of op '{use.name}' names '{name}', which is not declared; expected {wanted.noun}"
             label = "" if remedy else did_you_mean(name, self._declared)
-            self._report("GS104", message, (*path, "inputs", key), label=label, help=help)
+            self._report(wanted.code, message, (*path, "inputs", key), label=label, help=remedy or wanted.help)
 
     @cached_property
     def _declared(self) -> frozenset[str]:

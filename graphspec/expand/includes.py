@@ -158,7 +158,7 @@ class _Reader:
             if error.diagnostics[0].span is None:  # there is no such file: the place is where it is named
                 problems = [replace(each, span=span) for each in error.diagnostics]
                 raise SpecError(problems, {**self._document.texts, **self.texts}) from None
-            if error.diagnostics[0].code == "GS001":
+            if not any(text.strip() for text in error.texts.values()):
                 self._fail(f"'{shown}' is empty", span, f"write {enumerate_names(SHARED, last='or')} into it")
             raise
         self.texts[shown] = document.text

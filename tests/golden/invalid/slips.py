@@ -108,7 +108,7 @@ EXPRESSIONS = (
     check("expr_variable.yaml", {"GS030 9:26": "did you mean 'alpha'?"}),
     check("expr_shapes.yaml", {"E-SHAPE 9:39": "", "E-SHAPE 10:23": "", "E-SHAPE 11:22": ""}),
     check("expr_gradient_set.yaml", {"GS117 10:30": "`call: mul`", "GS117 11:17": "`add`, `sub`, `mul` and `lerp`"}),
-    check("expr_lazy_penalty.yaml", {"E-ABSENT 9:49": "which 'penalty' has as `weight`"}),
+    check("expr_lazy_penalty.yaml", {"E-ABSENT 9:49": "its factor is its `weight`"}),
 )
 """Expressions, as a newcomer from PyTorch writes them."""
 
