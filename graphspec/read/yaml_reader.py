@@ -150,7 +150,7 @@ def _explain_rest(
         end = content.find("\n", offset)
         message, help = "text follows the bracket that closes this value", "remove it, or write it on a line of its own"
         return SyntaxProblem(message=message, help=help, start=offset, end=len(content) if end < 0 else end)
-    if quoted is None or content[quoted[1] : offset].strip(" ") or content[offset : offset + 1] in "\r\n":
+    if quoted is None or content[quoted[1] : offset].strip(" ") or content[offset : offset + 1] in "\r\n]}":
         return None
     start, end = quoted
     if "\n" in content[start:end]:
