@@ -11,6 +11,7 @@ from typing import Annotated, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 
+from graphspec.declare.optimizers import OPTIMIZERS
 from graphspec.diagnostics import Diagnostic, Span, sort_diagnostics
 from graphspec.limits import MOST_PROBLEMS
 from graphspec.read.builder import Path, Plain
@@ -225,6 +226,7 @@ _CODE = re.compile(r"GS[0-9]{3}|[EW](?:-[A-Z]+)+")
 _NOT_BUILT = "not_built"
 _OF_KEYS = ("extra_forbidden", "missing")
 _MOST_WORDS = 24
+_OPTIONS = frozenset(option.name for options in OPTIMIZERS.values() for option in options)
 _FAR = 2
 _MOST_READ = 4 * MOST_PROBLEMS
 
@@ -316,6 +318,8 @@ def _explain(group: Sequence[_Problem], document: Document) -> Diagnostic:
         known = [name for name, is_usable in fields.items() if is_usable]
         help = f"its keys are {', '.join(known)}" if 0 < len(known) <= _MOST_WORDS else "remove it"
         remedy = _mend_item(problem.trace.data, key)
+        if "optimizer" in fields and key in _OPTIONS:
+            remedy = f"it is an option of the optimizer: write `optimizer: {{name: adam, {key}: ...}}`"
         return Diagnostic(
             code="GS040",
             message=f"unknown key {quote(key)} in {where}",

@@ -199,5 +199,13 @@ SLIPS = (
         "variable_calculated.yaml",
         {"GS032 3:25": "within `${= ...}`", "GS032 3:49": "`${= lr / 2}`", "GS032 6:64": "declare one there"},
     ),
+    check(
+        "optimizer_options.yaml",
+        {
+            "GS040 5:52": "`optimizer: {name: adam, lr: ...}`",
+            "GS053 6:36": "`{name: adam, lr: 1e-3}`",
+            "GS112 7:49": "did you mean 'lr'?",
+        },
+    ),
 )
 """Slips of YAML and of variables."""
