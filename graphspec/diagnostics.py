@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal, TypeAlias
 
@@ -166,7 +166,7 @@ class SpecError(Exception):
 
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Return diagnostics in the order of their places, those without a place first."""
+    """Return diagnostics in the order of their places, those without a place first, and one for all uses of a block."""
 
     def find_place(diagnostic: Diagnostic) -> tuple[str, int, int, str, str]:
         """Return where a diagnostic is, and for those of one place what they say."""
@@ -174,7 +174,11 @@ def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...
         file, line, column = ("", 0, 0) if span is None else (span.file, span.line, span.column)
         return file, line, column, diagnostic.code, diagnostic.message
 
-    return tuple(sorted(diagnostics, key=find_place))
+    found: dict[tuple[str, str, Span | None], Diagnostic] = {}
+    for each in sorted(diagnostics, key=find_place):
+        span = None if each.span is None else replace(each.span, via=())
+        found.setdefault((each.code, each.message, span), each)
+    return tuple(found.values())
 
 
 def render(diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, color: bool = False) -> str:

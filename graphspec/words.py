@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import islice
@@ -14,6 +15,9 @@ _SYNONYM_SCORE = 2.0
 _PREFIX_LENGTH = 3
 _LONGEST_NAME = 64
 _MOST = 400
+_FORMULA = re.compile(r"[-+*/@<>&|~()]")
+_WORD = re.compile(r"[\w.]+")
+_PAIR = re.compile(r"(\w+)(?:[:=] *| +)(\S.*)")
 _SYNONYMS = {
     "learningrate": "lr",
     "beta1": "betas",
@@ -90,6 +94,20 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return the label that suggests the candidate most like a name, or nothing where none is like it."""
     near = closest(name, candidates, 1)
     return f"did you mean '{near[0]}'?" if near else ""
+
+
+def mend_key(key: str, value: object) -> str:
+    """Return the remedy for a key without a value that should have had a colon and a space; else nothing."""
+    found = _PAIR.fullmatch(key) if value is None else None
+    return "" if found is None else f"write `{found[1]}: {found[2]}`, with a space after the colon"
+
+
+def mend_name(text: str) -> str:
+    """Return the remedy for a text that is a list or an expression in place of a name; else nothing."""
+    parts = [each.strip() for each in text.split(",")]
+    if len(parts) > 1 and all(map(_WORD.fullmatch, parts)):
+        return f"write a list: `[{', '.join(parts)}]`"
+    return "write an expression as an op of its own, `{expr: ...}`, and its name here" if _FORMULA.search(text) else ""
 
 
 @functools.lru_cache(maxsize=256)

@@ -140,12 +140,18 @@ def find_absent_problems(
                 if user.id in firing and any(use.value in node.provides and not use.optional for use in user.uses)
             ]
             if users:
+                whole = find_expression(spec.ops.get(users[0]))
+                user = whole or users[0]
+                help = f"put the clock on the update that needs it, or give '{user}' the same one as '{node.op}'"
+                if whole is not None:
+                    term = f"a lazy term is '{node.op}' itself in a sum, and its factor is its `weight`"
+                    help = f"put the clock on the update that needs it; {term}"
                 yield Diagnostic(
                     code="E-ABSENT",
-                    message=f"'{users[0]}' uses '{node.op}' in steps in which '{node.op}' does not fire",
+                    message=f"'{user}' uses '{node.op}' in steps in which '{node.op}' does not fire",
                     span=span_of(spec, node.op, "every"),
                     label="this op skips steps",
-                    help=f"put the clock on the update that needs it, or give '{users[0]}' the same one as '{node.op}'",
+                    help=help,
                 )
 
 

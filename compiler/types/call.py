@@ -129,6 +129,8 @@ class FunctionUse:
         dtype = self.tensor(index).dtype
         if is_not_floating(dtype) and not self.is_literal(index):
             help = "declare the input it comes from with dtype float32"
+            if dtype == "bool":
+                help = "make a mask numbers with `where(mask, 1.0, 0.0)`"
             raise self.wrong_input(index, f"dtype {dtype}", f"a floating-point dtype for `{self.name}`", help)
 
     def axis(self, shape: Shape, name: str = "axis", *, new: int = 0) -> int:

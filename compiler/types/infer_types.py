@@ -203,7 +203,11 @@ class _Walk:
             results = infer_call(name, operands, options, reduction=instruction.reduction)
         except ShapeProblem as problem:
             span = self.spec.span("ops", instruction.op, *problem.path)
-            self._report_shape(problem, span, f"{instruction.family} '{instruction.op}'")
+            is_part = instruction.expr not in (None, "", instruction.op)
+            subject = (
+                f"the expression of '{instruction.expr}'" if is_part else f"{instruction.family} '{instruction.op}'"
+            )
+            self._report_shape(problem, span, subject)
             return
         self.types.update(zip(instruction.outputs, results, strict=False))
         if instruction.family == "loss" and is_open(name, operands, options):

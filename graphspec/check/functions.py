@@ -9,11 +9,11 @@ from graphspec.check.options import check_options
 from graphspec.declare.compat import adapt_options, find_defaults
 from graphspec.declare.fields import is_path
 from graphspec.declare.inputs import Inputs
-from graphspec.declare.library import FUNCTIONS, NOT_BUILT, Family
+from graphspec.declare.library import FUNCTIONS, NOT_BUILT, Family, Signature
 from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, TransformOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
-from graphspec.words import closest, count, did_you_mean, enumerate_names
+from graphspec.words import closest, count, did_you_mean, enumerate_names, mend_name
 
 _FEW = 15
 """How many names a message lists."""
@@ -44,15 +44,28 @@ def check_functions(scope: RuleContext) -> Iterator[Diagnostic]:
         if inputs.keyword:
             help = f"write a list: its inputs are {enumerate_names(signature.operands)}, in this order"
             yield scope.report("GS111", f"{title} takes its inputs by position", path, help=help)
+        elif any(mend_name(each) for _, each in inputs.references()):
+            pass  # a list or an expression that is written as one name, which is reported as such
         elif not signature.fewest <= len(inputs) <= (signature.most or len(inputs)) and op.kind != "random":
             more = " or more" if signature.repeats else ""
             expected = f"{count(signature.fewest, 'input')}{more} ({', '.join(signature.operands)})"
             message = f"{title} takes {expected}, found {len(inputs)}"
-            other = OF_TWO.get(called) if len(inputs) == 2 else None
-            help = f"it is: {signature.meaning}" + (f"; of two values write `{other}`" if other else "")
-            yield scope.report("GS111", message, path, key=not inputs, help=help)
+            yield scope.report("GS111", message, path, key=not inputs, help=_explain_call(signature, called, inputs))
         options = adapt_options(signature.options, find_defaults(scope.spec.compat, op.kind, called))
         yield from check_options(scope, title, options, op.args, ("ops", name, "args"))
+
+
+def _explain_call(signature: Signature, called: str, inputs: Inputs) -> str:
+    """Return what a function is, and how to write what was probably meant with another number of inputs."""
+    other = OF_TWO.get(called) if len(inputs) == 2 else None
+    rest = inputs.positional[signature.fewest :]
+    if other is not None:
+        return f"it is: {signature.meaning}; of two values write `{other}`"
+    if rest and not signature.repeats and all(isinstance(each, int | float) for each in rest):
+        names = [f"{option.name}={each}" for option, each in zip(signature.options, rest, strict=False)]
+        if names:
+            return f"it is: {signature.meaning}; options have names: `{', '.join(names)}`"
+    return f"it is: {signature.meaning}"
 
 
 def check_arguments(scope: RuleContext) -> Iterator[Diagnostic]:
@@ -87,7 +100,9 @@ def _report_unknown(scope: RuleContext, path: Path, family: Family, name: str, *
     module, dot, function = name.rpartition(".")
     near = closest(name, names)
     label = f"did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
-    if others:
+    if "(" in name or " " in name:
+        label, help = "", f'write an expression as `{{expr: "{name}"}}`'
+    elif others:
         label = f"'{name}' is a {others[0]}: did you mean `{others[0]}: {name}`?"
     elif dot and is_path(f"{module}:{function}"):
         label = f"did you mean '{module}:{function}'?"

@@ -10,6 +10,7 @@ from graphspec.declare.fields import KEYWORDS, is_name
 from graphspec.declare.ops import ForwardOp, GradientOp, Reference, Role, UpdateOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
+from graphspec.words import mend_name
 
 
 def check_spelling(scope: RuleContext) -> Iterator[Diagnostic]:
@@ -120,12 +121,13 @@ def check_reference(scope: RuleContext, field: str, path: Path, reference: Refer
     entry = scope.find(name)
     # A second declaration of a name is reported at the declaration; a reference may mean either.
     is_right = any(not wanted.facets.isdisjoint(each.facets) for each in scope.entries.get(name, ()))
-    if is_right or name in scope.broken or (entry is None and scope.blind):
+    if is_right or name in scope.broken or name.partition(".")[0] in scope.broken or (entry is None and scope.blind):
         return
     label = scope.suggest(name, scope.names(wanted.facets))
     if entry is None:
         message = f"{field} names '{name}', which is not declared; expected {wanted.noun}"
-        yield scope.report(wanted.code, message, path, label=label, help=wanted.help)
+        remedy = mend_name(name) if wanted in (_VALUE, _TARGET) else ""
+        yield scope.report(wanted.code, message, path, label="" if remedy else label, help=remedy or wanted.help)
         return
     # What the mistaken thing is made of was probably meant, else the most similar name of the right kind.
     op = scope.spec.ops.get(entry.op) if entry.op is not None else None

@@ -75,6 +75,8 @@ def _check_value(scope: RuleContext, owner: str, option: Option, value: object, 
         default = "" if option.required or option.default is None else f" (default {default})"
         message = f"`{option.name}` of {owner}: expected {describe_option(option)}, found {found}"
         help = find_remedy(option, value) or f"`{option.name}`: {option.meaning}{default}"
+        if isinstance(value, str) and (name := value.removeprefix("$")) in scope.spec.vars:
+            help = f'a variable is written `"${{{name}}}"`'
         yield scope.report("GS113", message, place, help=help)
 
 

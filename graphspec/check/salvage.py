@@ -13,6 +13,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.limits import MOST_PROBLEMS
 from graphspec.read.source import Document, Path, Plain
+from graphspec.words import closest
 
 _SECTIONS = ("inputs", "state", "models", "ops")
 _MODEL: Plain = {"class": "unknown:Model", "optimizer": {"class": "unknown:Optimizer"}}
@@ -77,7 +78,9 @@ def _repair(remains: Remains, error: ValidationError) -> Remains:
             case (str(section), *_):
                 data = _take_out(data, wrong[:1] if (section, "") in remains.repaired else wrong)
                 repaired.add((section, ""))
-                blind = blind or (len(wrong) == 1 and section in _SECTIONS)
+                blind = blind or (
+                    len(wrong) == 1 and not {section, *closest(section, _SECTIONS, 1)}.isdisjoint(_SECTIONS)
+                )
             case _:
                 pass
     # Every document has these.

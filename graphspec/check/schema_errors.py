@@ -11,12 +11,13 @@ from typing import Annotated, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 
+from graphspec.declare.optimizers import OPTIMIZERS
 from graphspec.diagnostics import Diagnostic, Span, sort_diagnostics
 from graphspec.limits import MOST_PROBLEMS
 from graphspec.read.builder import Path, Plain
 from graphspec.read.scalars import OutOfRangeError, resolve
 from graphspec.read.source import Document
-from graphspec.words import closest, describe, did_you_mean, enumerate_words, quote, spell_path
+from graphspec.words import closest, describe, did_you_mean, enumerate_words, mend_key, quote, spell_path
 
 _TYPES: tuple[tuple[str, str], ...] = (
     ("float_", "a number"),
@@ -196,7 +197,8 @@ def _find_remedy(expected: str, found: object) -> str:
         case bool() | int() | float() if expected == "a string":
             remedy = "put it between quotes"
         case bool() | int() | float() | str() if expected == "a list":
-            remedy = f"write a list: `[{found}]`" if len(str(found)) <= _LONGEST else "write a list"
+            is_short = len(str(found)) <= _LONGEST and "(" not in str(found)
+            remedy = f"write a list: `[{found}]`" if is_short else "write a list between square brackets"
         case dict() if expected == "a list":
             remedy = "put brackets around it to make a list of one"
         case list():
@@ -224,6 +226,7 @@ _CODE = re.compile(r"GS[0-9]{3}|[EW](?:-[A-Z]+)+")
 _NOT_BUILT = "not_built"
 _OF_KEYS = ("extra_forbidden", "missing")
 _MOST_WORDS = 24
+_OPTIONS = frozenset(option.name for options in OPTIMIZERS.values() for option in options)
 _FAR = 2
 _MOST_READ = 4 * MOST_PROBLEMS
 
@@ -313,12 +316,16 @@ def _explain(group: Sequence[_Problem], document: Document) -> Diagnostic:
     if detail.kind == "extra_forbidden":
         fields = _find_keys(problem.trace.models)
         known = [name for name, is_usable in fields.items() if is_usable]
+        help = f"its keys are {', '.join(known)}" if 0 < len(known) <= _MOST_WORDS else "remove it"
+        remedy = _mend_item(problem.trace.data, key)
+        if "optimizer" in fields and key in _OPTIONS:
+            remedy = f"it is an option of the optimizer: write `optimizer: {{name: adam, {key}: ...}}`"
         return Diagnostic(
             code="GS040",
             message=f"unknown key {quote(key)} in {where}",
             span=document.key_span((*path, key)),
-            label=did_you_mean(key, fields),
-            help=f"its keys are {', '.join(known)}" if 0 < len(known) <= _MOST_WORDS else "remove it",
+            label="" if remedy else did_you_mean(key, fields),
+            help=remedy or help,
         )
     if detail.kind == "missing":
         span = document.key_span(path)
@@ -340,6 +347,22 @@ def _explain(group: Sequence[_Problem], document: Document) -> Diagnostic:
         message = f"{where}: {detail.message}"
     span = document.key_span(path) if key == "[key]" else _find_span(document, path)
     return Diagnostic(code="GS044", message=message, span=span)
+
+
+def _mend_item(data: Plain, key: str) -> str:
+    """Return what to write instead of a key that is the rest of a text after a comma, or has no colon; else nothing."""
+    if not isinstance(data, dict) or data.get(key) is not None:
+        return ""
+    keys = [*data]
+    at = keys.index(key) if key in keys else 0
+    before = data[keys[at - 1]] if at else None
+    if isinstance(before, str) and before.startswith("(") and key.endswith(")"):
+        return f"a list has square brackets: `{keys[at - 1]}: [{before[1:]}, {key[:-1]}]`"
+    if isinstance(before, str) and before.count("(") > before.count(")"):
+        return f'a text with a comma in it needs quotes: `{keys[at - 1]}: "{before}, {key}"`'
+    if isinstance(before, str) and re.fullmatch(r"\w+", key):
+        return f"a list needs brackets: `{keys[at - 1]}: [{before}, {key}]`"
+    return mend_key(key, None)
 
 
 def _find_keys(models: Iterable[type[BaseModel]]) -> Mapping[str, bool]:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal, cast
 
+from pydantic import model_validator
+
+from graphspec.declare.base import below, problem
 from graphspec.declare.fields import Names
 from graphspec.declare.ops.base import OpBase, Reference
 
 LOSS = "{}.loss"
 """The value of an expression that is written as the loss of an update or a gradient."""
+
+
+_REMEDIES: Mapping[str, str] = {
+    "inputs": "remove it: an expression names what it reads",
+    "args": "write options in the call, as in `mean(x, axis=1)`",
+    "weight": "write it as a factor, as in `2.0 * mse(x, y)`",
+    "reduction": 'write it in the call, as in `mse(x, y, reduction="sum")`',
+    "stop": "write `stop(...)` around the expression",
+}
+"""The fields of calls and losses that an expression has in its text."""
 
 
 class FormulaOp(OpBase):
@@ -19,6 +32,16 @@ class FormulaOp(OpBase):
     """The expression, as in Python: `reward + ${discount} * (1 - done) * minimum(q_1, q_2)`."""
     outputs: Names | None = None
     """Names of its results, where it has several; these are the values then."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_fields(cls, value: object) -> object:
+        written = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+        for key, help in _REMEDIES.items():
+            if key in written:
+                message = f"an expression has no key '{key}'"
+                raise below((key,), problem("GS040", message, help=help, at="key"))
+        return cast("object", value)
 
     @property
     def kind(self) -> Literal["expr"]:

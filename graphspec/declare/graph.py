@@ -19,13 +19,17 @@ from graphspec.declare.models import ModelSpec
 from graphspec.declare.ops import KINDS, CallOp, EmaOp, GradientOp, LossOp, Op, OpBase, UpdateOp
 from graphspec.declare.precision import Compute, LossScaleSpec, PrecisionSpec
 from graphspec.declare.run import RunSpec
-from graphspec.words import did_you_mean, enumerate_names
+from graphspec.words import did_you_mean, enumerate_names, mend_key
 
 NOT_BUILT = ("adapt", "repeat", "choose", "sometimes")
 """Kinds that the language has and this version does not execute."""
 
 SECOND = ("loss", "copy")
 """Keys that are kinds only where no other kind key is present."""
+
+
+EXPANDED = ("expr", "use")
+"""What stands for ops in a document: an expression, and a use of a block."""
 
 
 def _tag(value: object) -> str | None:
@@ -45,7 +49,7 @@ def _check(value: object) -> object:
     """Refuse what is not an op of exactly one kind that is built."""
     if isinstance(value, OpBase):
         return value
-    forms = f"an op has exactly one of the keys {', '.join(sorted(KINDS))}"
+    forms = f"an op has exactly one of the keys {', '.join(sorted((*KINDS, *EXPANDED)))}"
     if not isinstance(value, dict):
         raise problem("GS051", "expected an op: a mapping with one kind key", help=forms)
     op = cast("dict[str, object]", value)
@@ -58,7 +62,9 @@ def _check(value: object) -> object:
     match (*kinds, *strays):
         case ():
             for key in op:
-                if label := did_you_mean(key, KINDS):
+                if help := mend_key(key, op[key]):
+                    raise below((key,), problem("GS051", "this op has no kind", help=help, at="key"))
+                if label := did_you_mean(key, (*KINDS, *EXPANDED)):
                     message = f"no kind of op is named '{key}'"
                     raise below((key,), problem("GS051", message, label=label, help=forms, at="key"))
             raise problem("GS051", "this op has no kind", help=forms, at="key")

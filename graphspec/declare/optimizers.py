@@ -165,6 +165,12 @@ class OptimizerSpec(Declaration):
         if not isinstance(value, dict):
             return value
         written = cast("dict[str, object]", value)
+        for key, item in written.items() if len(written) == 1 else ():
+            if key in OPTIMIZERS and isinstance(item, dict):
+                help = f"write the name as a value: `{{name: {key}, lr: 1e-3}}`"
+                raise below(
+                    (key,), problem("GS053", "an optimizer has a `name`, found its name as a key", help=help, at="key")
+                )
         if not any(key.isdigit() for key in written):
             named = {key: written[key] for key in ("name", "class") if key in written}
             return {**named, "options": {key: item for key, item in written.items() if key not in named}}

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pydantic import BaseModel, ValidationError
 
+from graphspec.check.names import WANTED
 from graphspec.declare.blocks import BlockSpec, UseOp
 from graphspec.declare.graph import Ops, find_kinds
 from graphspec.declare.ops import KINDS
@@ -19,7 +21,7 @@ from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.expand.copies import COMMON, Expansion, Moved, Use, check_part, find_outer
 from graphspec.limits import MOST_PROBLEMS
 from graphspec.read.source import Document, Path, Plain
-from graphspec.words import did_you_mean, enumerate_names
+from graphspec.words import closest, did_you_mean, enumerate_names, mend_name
 
 MODELS = frozenset({"model", "source"})
 """What a reference may name that a block has not: models are the document's."""
@@ -80,6 +82,8 @@ class _Binder:
         writes = {name: use for name, use in expansion.copies.items() if _is_write(self._ops[name])}
         self._writing = frozenset((*writes, *(each.name for use in writes.values() for each in find_outer(use))))
         """The ops that write, and the uses of blocks in which one does."""
+        self._unsound: set[str] = set()
+        """The uses of blocks that list outputs which they do not have; nothing is held against what reads these."""
         self._problems: list[Diagnostic] = []
 
     def run(self) -> Document:
@@ -133,6 +137,8 @@ class _Binder:
                 stopped[known[short]] = self._renamed[name] = UNSTOPPED.format(known[short])
                 known[short] = self._renamed[name]
         inputs = self._match_inputs(use, op, block, path)
+        self._check_given(use, op, path)
+        self._check_models(use, op, path)
         given = self._follow_uses({key: written[key] for key in COMMON if key in written})
         return _Scope(use=use, block=block, op=op, given=given, known=known, inputs=inputs, stopped=stopped)
 
@@ -143,11 +149,47 @@ class _Binder:
             if value not in known:
                 message, label = f"the block '{use.block}' has no value '{value}'", did_you_mean(value, known)
                 help = "name a value of its ops"
+                self._unsound.add(use.name)
                 self._report("GS064", message, (*path, "outputs", index), label=label, help=help)
         for index, name in enumerate(block.inputs or ()):
             if name in known:
                 message = f"'{name}' is an input of the block '{use.block}', and an op or a value of it, too"
                 self._report("GS064", message, (*path, "inputs", index), help="rename one of them")
+
+    def _check_given(self, use: Use, op: UseOp, path: Path) -> None:
+        """Report what a use gives that nothing declares; for one within a block its own names are known only later."""
+        for key, name in op.inputs.references():
+            if use.inside is not None or name in self._declared:
+                continue
+            wanted, remedy = WANTED["value"], mend_name(name)
+            message = f"`inputs` of op '{use.name}' names '{name}', which is not declared; expected {wanted.noun}"
+            label = "" if remedy else did_you_mean(name, self._declared)
+            self._report(wanted.code, message, (*path, "inputs", key), label=label, help=remedy or wanted.help)
+
+    @cached_property
+    def _declared(self) -> frozenset[str]:
+        """All names of the document, in any role, and the outputs of its uses."""
+        names = [*self._models]
+        for section in ("inputs", "state"):
+            found = self._data.get(section)
+            names += found if isinstance(found, dict) else ()
+        for name, data in self._ops.items():
+            op = _parse(data)
+            names += (name, *(op.defines(name) if op is not None else ()))
+        for use in self._expansion.uses:
+            names += (f"{use.name}.{value}" for value in self._expansion.blocks[use.block].outputs)
+        return frozenset(names)
+
+    def _check_models(self, use: Use, op: UseOp, path: Path) -> None:
+        """Report models in place of ones that no op of the block names, not even in blocks that it uses."""
+        inner = (_parse(self._ops[name]) for name in self._expansion.copies if name.startswith(f"{use.name}."))
+        named = dict.fromkeys(each.name for op in inner if op is not None for each in op.references())
+        for key in op.models:
+            if key not in named:
+                message, models = f"no op of the block '{use.block}' names '{key}'", [*filter(self._models.get, named)]
+                help = f"it names {enumerate_names(models)}" if models else "leave it out"
+                place, label = (*path, "models", key), did_you_mean(key, models)
+                self._report("GS064", message, place, label=label, help=help, at_key=True)
 
     def _match_inputs(self, use: Use, op: UseOp, block: BlockSpec, path: Path) -> Mapping[str, Plain]:
         """Return what a use gives by the names of the block's inputs; report what is missing, and what it has not."""
@@ -163,7 +205,8 @@ class _Binder:
             name = names[key] if isinstance(key, int) else key
             if name not in names:
                 message, label = f"the block '{use.block}' has no input '{name}'", did_you_mean(name, names)
-                self._report("GS064", message, (*path, "inputs", key), label=label, help=takes)
+                self._report("GS064", message, (*path, "inputs", key), label=label, help=takes, at_key=True)
+                found |= dict.fromkeys(closest(name, names, 1), operand)
             found[name] = operand
         for name in names:
             if name not in found:
@@ -241,10 +284,12 @@ class _Binder:
             use, _, inner = reference.name.partition(".")
             if use in self._scopes and reference.role not in ("op", "update"):
                 block = self._scopes[use].block
-                if inner not in block.outputs:
+                if inner not in block.outputs and use not in self._unsound:
                     message = f"'{inner}' of '{use}' is not an output of its block"
-                    help = f"the block gives {enumerate_names(block.outputs)}"
+                    help = f"the block gives {enumerate_names(f'{use}.{each}' for each in block.outputs)}"
                     label = did_you_mean(inner, block.outputs)
+                    if not inner:
+                        message = f"'{use}' uses a block, and is no value itself"
                     self._report("GS065", message, ("ops", name, *reference.path), label=label, help=help)
         return self._follow_uses(data)
 

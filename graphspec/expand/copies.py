@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from graphspec.check.schema_errors import explain_validation
 from graphspec.declare.blocks import BlockSpec
 from graphspec.declare.graph import find_kinds
+from graphspec.declare.library import CALLS
 from graphspec.declare.ops.base import OpBase
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.limits import Limits
@@ -112,7 +113,10 @@ def copy_blocks(document: Document, *, limits: Limits = STANDARD) -> Expansion:
     """
     data = document.data
     ops = data.get("ops") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or not isinstance(ops, dict) or not ("blocks" in data or _find_uses(ops)):
+    if not isinstance(data, dict) or not isinstance(ops, dict):  # reported where it is read
+        rest = {key: each for key, each in data.items() if key != "blocks"} if isinstance(data, dict) else data
+        return Expansion(document=replace(document, data=rest))
+    if not ("blocks" in data or _find_uses(ops)):
         return Expansion(document=document)
     blocks = data.get("blocks", {})
     check_part(_Blocks, {"blocks": blocks}, document)
@@ -153,6 +157,10 @@ class _Copier:
             self._ops[name] = op
             if name in names:
                 self._copy_block(name, op, ("ops", name), None)
+            called = op.get("call") if isinstance(op, dict) else None
+            if isinstance(called, str) and called in self._blocks and called not in CALLS:
+                message = f"'{called}' is a block, and no function"
+                self._fail("GS064", message, ("ops", name, "call"), help=f"write `use: {called}`", use=None)
         assert isinstance(self._document.data, dict)
         data: dict[str, Plain] = {key: each for key, each in self._document.data.items() if key != "blocks"}
         places = Moved(self._document.places, self._origins)
@@ -190,9 +198,8 @@ class _Copier:
             if key not in known:
                 message = f"the block '{block}' has no constant '{key}'"
                 help = f"its `args` are {enumerate_names(known)}" if known else "declare it in its `args`"
-                self._fail(
-                    "GS064", message, (*path, "args", key), label=did_you_mean(key, known), help=help, use=inside
-                )
+                place, label = (*path, "args", key), did_you_mean(key, known)
+                self._fail("GS064", message, place, label=label, help=help, use=inside, at_key=True)
         self._uses.append(use)
         ops = declared["ops"]
         assert isinstance(ops, dict)
@@ -234,8 +241,11 @@ class _Copier:
             self._fail("GS064", message, path, help=f"let `{found.group()}` stand alone", use=None)
         return spell(value)
 
-    def _fail(self, code: str, message: str, path: Path, *, help: str, use: Use | None, label: str = "") -> NoReturn:
+    def _fail(
+        self, code: str, message: str, path: Path, *, help: str, use: Use | None, label: str = "", at_key: bool = False
+    ) -> NoReturn:
         via = tuple(tell_use(each, self._document.places) for each in find_outer(use))
-        span = replace(self._document.value_span(path), via=via)
+        found = self._document.key_span(path) if at_key else self._document.value_span(path)
+        span = replace(found, via=via)
         problem = Diagnostic(code=code, message=message, span=span, label=label, help=help)
         raise SpecError([problem], self._document.texts)

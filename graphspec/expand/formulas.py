@@ -41,6 +41,7 @@ from graphspec.read.expressions import (
     Unary,
     read_expression,
 )
+from graphspec.read.misreadings import ATTRIBUTES, MODULES, explain_attribute
 from graphspec.read.source import Document, Path, Place, Plain
 
 OPERATORS: Mapping[str, str] = {
@@ -112,9 +113,11 @@ def expand_formulas(document: Document) -> Document:
     places: dict[Path, Place] = {}
     problems: list[Diagnostic] = []
     changed: dict[str, Plain] = {}
+    models = _find_keys(data, "models")
     if isinstance(ops := data.get("ops"), dict):
         names = frozenset(chain(_find_values(data, "inputs"), _find_values(data, "state"), _find_values(data, "ops")))
-        changed["ops"] = _Expander(document, ("ops",), names, places, problems).run(ops)
+        known = _Known(values=names, uses=_find_uses(ops), variables=_find_keys(data, "vars"), models=models)
+        changed["ops"] = _Expander(document, ("ops",), known, places, problems).run(ops)
     if isinstance(blocks := data.get("blocks"), dict):
         found: dict[str, Plain] = {}
         for name, block in blocks.items():
@@ -122,7 +125,9 @@ def expand_formulas(document: Document) -> Document:
             if isinstance(block, dict) and isinstance(inner := block.get("ops"), dict):
                 listed = block.get("inputs")
                 inputs = [each for each in (listed if isinstance(listed, list) else [listed]) if isinstance(each, str)]
-                known = frozenset(chain(inputs, _find_values(block, "ops")))
+                names = frozenset(chain(inputs, _find_values(block, "ops")))
+                variables = _find_keys(data, "vars") | _find_keys(block, "args")
+                known = _Known(values=names, uses=_find_uses(inner), variables=variables, models=models)
                 path: Path = ("blocks", name, "ops")
                 found[name] = {**block, "ops": _Expander(document, path, known, places, problems).run(inner)}
         changed["blocks"] = found
@@ -138,6 +143,27 @@ def _find_values(data: Mapping[str, Plain], section: str) -> Iterator[str]:
         yield name
         outputs = each.get("outputs") if isinstance(each, dict) else None
         yield from (value for value in (outputs if isinstance(outputs, list) else [outputs]) if isinstance(value, str))
+
+
+def _find_keys(data: Mapping[str, Plain], section: str) -> frozenset[str]:
+    """Return the names that a section declares."""
+    found = data.get(section)
+    return frozenset(found if isinstance(found, dict) else ())
+
+
+def _find_uses(ops: Mapping[str, Plain]) -> frozenset[str]:
+    """Return the ops that use a block."""
+    return frozenset(name for name, op in ops.items() if isinstance(op, dict) and "use" in op)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """The names that an expression may mention, and those that it is mistaken about."""
+
+    values: frozenset[str]
+    uses: frozenset[str]
+    variables: frozenset[str]
+    models: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,11 +203,11 @@ class _Expander:
         self,
         document: Document,
         path: Path,
-        names: frozenset[str],
+        known: _Known,
         places: dict[Path, Place],
         problems: list[Diagnostic],
     ) -> None:
-        self._document, self._path, self._names = document, path, names
+        self._document, self._path, self._known = document, path, known
         self._places, self._problems = places, problems
         self._texts = {file: SourceText(file=file, content=text) for file, text in document.texts.items()}
 
@@ -218,7 +244,11 @@ class _Expander:
                 self._problems.append(Diagnostic(code="GS052", message=message, span=span, help=help))
                 return None
             moved = replace(self._document, places=_Below(self._document.places, self._path[:-1]))
-            check_part(_Formulas, {"ops": {name: op}}, moved)
+            try:
+                check_part(_Formulas, {"ops": {name: op}}, moved)
+            except SpecError as error:
+                self._problems.extend(error.diagnostics)
+                return None
             text = op["expr"]
             assert isinstance(text, str)
             given = {key: each for key, each in op.items() if key != "expr"}
@@ -233,6 +263,8 @@ class _Expander:
     def _expand(self, formula: _Formula) -> None:
         """Make the ops of an expression; raise ExpressionError for what is none."""
         tree = read_expression(formula.text, VALUES)
+        if isinstance(tree, Name):
+            self._check_name(tree)
         if isinstance(tree, Name | Number):
             help = "write its name where it is read" if isinstance(tree, Name) else "write it where it is read"
             what = "a name" if isinstance(tree, Name) else "a number"
@@ -249,10 +281,7 @@ class _Expander:
             case Number():
                 return node.value
             case Name():
-                if node.name == PI and PI in self._names:
-                    help = "rename the value"
-                    message = "`pi` is the number in expressions, and there is a value of that name"
-                    raise ExpressionError(message, node.start, node.end, help)
+                self._check_name(node)
                 return CONSTANTS.get(node.name, node.name)
             case Unary():
                 return self._add(SIGNS[node.operator], (node.operand,), {}, node, node, formula, name)
@@ -264,6 +293,10 @@ class _Expander:
                 given = {"at": _Given(value=node.at, key=at, place=at)}
                 return self._add("subscript", (node.operand,), given, node, node, formula, name)
             case Call():
+                if node.function.name in self._known.models and node.function.name not in {*CALLS, *LOSSES}:
+                    given = f"{{forward: {node.function.name}, inputs: ...}}"
+                    message, help = f"'{node.function.name}' is a model", f"call it in an op of its own: `{given}`"
+                    raise ExpressionError(message, node.function.start, node.function.end, help)
                 options: dict[str, _Given] = {}
                 for each in node.options:
                     if each.name in options:
@@ -271,6 +304,21 @@ class _Expander:
                     key = Node(start=each.name_start, end=each.name_start + len(each.name))
                     options[each.name] = _Given(value=each.value, key=key, place=each)
                 return self._add(node.function.name, node.arguments, options, node, node.function, formula, name)
+
+    def _check_name(self, node: Name) -> None:
+        """Refuse a name that is none of a value, where it is known what was meant."""
+        name, (value, dot, attribute) = node.name, node.name.rpartition(".")
+        known = self._known
+        if name == PI and PI in known.values:
+            message = "`pi` is the number in expressions, and there is a value of that name"
+            raise ExpressionError(message, node.start, node.end, "rename the value")
+        if name in known.values or name in known.models:
+            return
+        if name in known.variables:
+            raise ExpressionError(f"'{name}' is a variable", node.start, node.end, f"write `${{{name}}}`")
+        is_value = attribute in ATTRIBUTES and value in known.values - known.uses
+        if dot and (value in MODULES or is_value):
+            raise explain_attribute(value, attribute, node.start, node.end)
 
     def _add(
         self,

@@ -128,8 +128,9 @@ class _Reader:
             self._fail(f"'{name}' is an address", span, "save the file next to the spec, and name it by its path")
         target = (path.parent / name).resolve()
         if not target.is_relative_to(self._root):
-            help = f"move it there, or give a folder above both: `--root {target.parent}`"
-            self._fail(f"'{name}' lies outside of the folder '{self._root}'", span, help)
+            above = os.path.relpath(os.path.commonpath((self._root, target.parent)))
+            help = f"move it there, or give a folder above both: `--root {above}`"
+            self._fail(f"'{name}' lies outside of the root folder '{os.path.relpath(self._root)}'", span, help)
         if target in around:
             way = " -> ".join(each.name for each in (*around[around.index(target) :], target))
             self._fail(f"files include each other: {way}", span, "move what both need into a third file")
@@ -157,6 +158,8 @@ class _Reader:
             if error.diagnostics[0].span is None:  # there is no such file: the place is where it is named
                 problems = [replace(each, span=span) for each in error.diagnostics]
                 raise SpecError(problems, {**self._document.texts, **self.texts}) from None
+            if not any(text.strip() for text in error.texts.values()):
+                self._fail(f"'{shown}' is empty", span, f"write {enumerate_names(SHARED, last='or')} into it")
             raise
         self.texts[shown] = document.text
         self._size += len(document.text)
@@ -169,7 +172,8 @@ class _Reader:
             if key not in KEYS:
                 message = f"an included file shares {enumerate_names(SHARED)}, found '{key}'"
                 label = did_you_mean(key, SHARED)
-                self._fail(message, document.key_span((key,)), "write it in the spec itself", label)
+                help = "correct the key" if label else "write it in the spec itself"
+                self._fail(message, document.key_span((key,)), help, label)
         return document
 
     def clash(self, section: str, name: str, document: Document, other: Document) -> NoReturn:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from graphspec.read.builder import Plain
+from graphspec.read.misreadings import ExpressionError, explain_attribute, explain_mask, explain_node, explain_text
 
 LONGEST = 2_000
 """Characters of an expression."""
@@ -152,23 +153,6 @@ CONSTANTS: Mapping[str, float] = {PI: math.pi}
 
 _TOKEN = re.compile(r"\$\{[^{}]*\}")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
-_REMEDIES: Mapping[type[ast.AST], str] = {
-    ast.BoolOp: "write `a & b`, `a | b`: masks are combined element by element",
-    ast.Not: "write `~mask`",
-    ast.FloorDiv: "there is no rounding of values",
-    ast.Mod: "there is no remainder of values",
-    ast.BitXor: "a power is `x**2`",
-    ast.IfExp: "write `where(condition, a, b)`",
-    ast.Constant: "numbers are the only constants here; options may be texts",
-}
-
-
-class ExpressionError(ValueError):
-    """An expression that cannot be read, or has no value: why, at which characters, and what to write instead."""
-
-    def __init__(self, message: str, start: int, end: int, help: str) -> None:
-        super().__init__(message)
-        self.message, self.start, self.end, self.help = message, start, end, help
 
 
 def read_expression(text: str, grammar: Grammar) -> Expression:
@@ -189,7 +173,7 @@ def read_expression(text: str, grammar: Grammar) -> Expression:
         # Where the text ends too early, Python says 0.
         at = shift + (error.offset - 1 if error.offset else len(line.strip()) - 1)
         at = min(max(at, 0), max(len(text) - 1, 0))
-        raise ExpressionError("this is not an expression", at, at + 1, grammar.help) from None
+        raise explain_text(line, at, grammar.help) from None
     except (ValueError, MemoryError, RecursionError):
         raise ExpressionError("this is not an expression that can be read", 0, len(text), grammar.help) from None
     return _Reader(line, masked.strip().encode(), shift, grammar).read(tree, 0)
@@ -223,14 +207,13 @@ class _Reader:
             case ast.UnaryOp(op=op, operand=operand) if type(op) in operators:
                 return Unary(start=start, end=end, operator=operators[type(op)], operand=self.read(operand, depth + 1))
             case ast.BinOp(op=op, left=left, right=right) if type(op) in operators:
+                if (error := explain_mask(node, start, end)) is not None:
+                    raise error
                 first, second = self.read(left, depth + 1), self.read(right, depth + 1)
                 return Binary(start=start, end=end, operator=operators[type(op)], left=first, right=second)
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in operators:
                 first, second = self.read(left, depth + 1), self.read(right, depth + 1)
                 return Binary(start=start, end=end, operator=operators[type(op)], left=first, right=second)
-            case ast.Compare(ops=[_, _, *_]) if grammar.has_options:
-                help = "compare twice: `(0 < x) & (x < 1)`; `&` and `|` bind closer than comparisons"
-                raise ExpressionError("these are several comparisons in one", start, end, help)
             case ast.Call(func=ast.Name() as function, args=given, keywords=keywords) if (
                 grammar.has_options or not keywords
             ):
@@ -250,6 +233,8 @@ class _Reader:
         """Return a name as it is written, with its dots and interpolations."""
         start, end = self._find(node)
         name = self._line[start:end]
+        if isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name | ast.Attribute):
+            raise explain_attribute(None, node.attr, start, end)
         if _DOTTED.fullmatch(_TOKEN.sub("_", name)) is None:
             raise ExpressionError("this is not a name", start, end, "a name has letters, digits and `_`")
         return Name(start=start, end=end, name=name)
@@ -280,11 +265,10 @@ class _Reader:
 
     def _refuse(self, node: ast.expr) -> ExpressionError:
         """Return the error for a node that is not in the list."""
-        start, end = self._find(node)
-        kinds = (type(node), *(type(each) for each in ast.iter_child_nodes(node)))
-        remedies = (_REMEDIES[kind] for kind in kinds if kind in _REMEDIES) if self._grammar.has_options else iter(())
-        message = f"an expression has {self._grammar.made_of}: no {_name_kind(node)}"
-        return ExpressionError(message, start, end, next(remedies, self._grammar.help))
+        grammar = self._grammar
+        message = f"an expression has {grammar.made_of}: no {_name_kind(node)}"
+        known = explain_node(node, self._line, self._find, of_values=grammar.has_options)
+        return known or ExpressionError(message, *self._find(node), grammar.help)
 
     def _find(self, node: ast.expr) -> tuple[int, int]:
         """Return the characters of a node, those of a tuple in brackets without them."""

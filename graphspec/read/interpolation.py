@@ -138,10 +138,12 @@ def _check_uses(document: Document, variables: Mapping[str, Plain], uses: tuple[
                 found.extend(_check_expression(use, written, name, variables, locator))
                 continue
             code, message, label = "GS032", f"expected the name of a variable, found {quote(written)}", ""
-            help = "only `${name}` with a key of `vars` is replaced: no expressions, functions or environment"
+            help = "only `${name}` with a key of `vars` is replaced: no functions or environment"
             if name is None:
                 message = "`${` is not closed"
                 help = "write `${name}` with the name of a variable, or `$${` for the characters themselves"
+                if written.startswith(f"{_MARK}{_EXPRESSION}"):
+                    help = "within `${= ...}` a variable is its name alone"
             elif _NAME.fullmatch(name):
                 code, message, label = "GS030", f"there is no variable {quote(name)}", did_you_mean(name, variables)
                 known = 0 < len(variables) <= 20
@@ -149,11 +151,22 @@ def _check_uses(document: Document, variables: Mapping[str, Plain], uses: tuple[
             else:
                 last = name.strip().rpartition(".")[2]
                 label = f"did you mean '${{{last}}}'?" if last in variables else ""
-                if name.startswith(_EXPRESSION):
+                if use.path[0] == "vars" and _calculates(name, variables):
+                    help = f"write an expression: `${{= {name.strip()}}}`"
+                elif name.startswith(_EXPRESSION) or _calculates(name, variables):
                     help = "expressions are for `vars`: declare one there, and write its name here"
             span = locator.find(use.path, written, last=name is None)
             found.append(Diagnostic(code=code, message=message, span=span, label=label, help=help))
     return found
+
+
+def _calculates(text: str, variables: Mapping[str, Plain]) -> bool:
+    """Return whether a text is an expression that uses variables."""
+    try:
+        names = [each.name for each in find_names(read_expression(text, NUMBERS))]
+    except ExpressionError:
+        return False
+    return bool(names) and all(each in variables for each in names)
 
 
 def _check_expression(

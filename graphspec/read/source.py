@@ -33,7 +33,8 @@ def read_bytes(path: FilePath, file: str, limits: Limits) -> bytes:
         except OSError:
             help = f"there is no directory '{path.parent}' either"
         else:
-            near = [str(path.with_name(name)) for name in closest(path.name, names, 1)]
+            shown = FilePath(file) if FilePath(file).name == path.name else path
+            near = [str(shown.with_name(name)) for name in closest(path.name, names, 1)]
             help = f"perhaps it is {near[0]!r}" if near else "check the path; `stepgraph init` writes a spec"
         _fail("GS016", f"there is no file {file!r}", help=help)
     except IsADirectoryError:

@@ -44,8 +44,14 @@ _KNOWN: dict[str, tuple[str, str]] = {
         "expected the next `- ` of the list that is open here",
         "all items of a list start in the same column; keys after it belong further left",
     ),
-    "did not find expected ',' or ']'": ("a `[` is not closed, or a comma is missing", "close the list with `]`"),
-    "did not find expected ',' or '}'": ("a `{` is not closed, or a comma is missing", "close the mapping with `}`"),
+    "did not find expected ',' or ']'": (
+        "a `[` is not closed, or a comma is missing",
+        "close the list with `]`, or write the comma",
+    ),
+    "did not find expected ',' or '}'": (
+        "a `{` is not closed, or a comma is missing",
+        "close the mapping with `}`, or write the comma",
+    ),
     "did not find expected node content": (
         "expected a value",
         "there is a bracket or comma where a value should be; quote it if it is a string",
@@ -73,6 +79,7 @@ _KNOWN: dict[str, tuple[str, str]] = {
         "a text that begins with `*` or `&` needs quotes",
     ),
 }
+_TIGHT = re.compile(r"[ ]*(?P<key>\w+):(?P<value>[^\s:#][^\s#]*)[ ]*(?:#.*)?$", re.MULTILINE)
 _UNCLOSED = {"[": "did not find expected ',' or ']'", "{": "did not find expected ',' or '}'"}
 
 
@@ -89,11 +96,17 @@ class SyntaxProblem:
 
 
 def explain_syntax_error(
-    content: str, problem: str, *, offset: int, context: int | None, innermost: int | None
+    content: str,
+    problem: str,
+    *,
+    offset: int,
+    context: int | None,
+    innermost: int | None,
+    quoted: tuple[int, int] | None = None,
 ) -> SyntaxProblem:
     """Explain a problem that libyaml found at an offset, while reading what began at ``context``.
 
-    ``innermost`` is where the innermost open collection begins.
+    ``innermost`` is where the innermost open collection begins, and ``quoted`` where the last text between quotes is.
     """
     offset = min(offset, len(content))
     bracket = None if innermost is None or content[innermost] not in _UNCLOSED else innermost
@@ -111,6 +124,11 @@ def explain_syntax_error(
         return SyntaxProblem(message=message, help=help, start=offset, end=offset + 1)
     if context is not None and content[context : context + 1] == "!":
         return explain_tag(content, context, offset)
+    found = _explain_rest(content, offset, bracket, quoted) or _explain_colon(content, problem, line, context)
+    if found is None and bracket is not None and problem in _UNCLOSED.values():
+        found = _explain_bracket(content, offset, bracket)
+    if found is not None:
+        return found
     start, end = offset, offset
     if problem == "found unexpected end of stream" and context is not None:
         start, end = context, context + 1
@@ -124,6 +142,53 @@ def explain_syntax_error(
     return SyntaxProblem(message=message, start=start, end=end, help=help, opened=opened)
 
 
+def _explain_rest(
+    content: str, offset: int, innermost: int | None, quoted: tuple[int, int] | None
+) -> SyntaxProblem | None:
+    """Explain what follows a value directly: a quote was meant as a part of it, or one above is not closed."""
+    if innermost is None and content[:offset].rstrip(" ")[-1:] in ("]", "}") and content[offset : offset + 1].strip():
+        end = content.find("\n", offset)
+        message, help = "text follows the bracket that closes this value", "remove it, or write it on a line of its own"
+        return SyntaxProblem(message=message, help=help, start=offset, end=len(content) if end < 0 else end)
+    if quoted is None or content[quoted[1] : offset].strip(" ") or content[offset : offset + 1] in "\r\n]}":
+        return None
+    start, end = quoted
+    if "\n" in content[start:end]:
+        message, help = "a quote is not closed on its line", "close the string with the quote it began with"
+        return SyntaxProblem(message=message, help=help, start=start, end=start + 1)
+    message = "text follows the quote that closes this string"
+    help = "for a quote inside a text use the other kind around it; for two values write a comma between them"
+    return SyntaxProblem(message=message, help=help, start=start, end=end)
+
+
+def _explain_colon(content: str, problem: str, line: int, context: int | None) -> SyntaxProblem | None:
+    """Explain a colon without a space after it, at the key or on the line above, whose value then goes on."""
+    above = content.rfind("\n", 0, max(len(content[:line].rstrip()), 0)) + 1
+    starts = {"mapping values are not allowed in this context": above, "could not find expected ':'": context}
+    start = starts.get(problem)
+    found = None if start is None else _TIGHT.match(content, start)
+    if found is None:
+        return None
+    message, help = "a space is missing after the colon", f"write `{found['key']}: {found['value']}`"
+    return SyntaxProblem(message=message, help=help, start=found.start("key"), end=found.end("value"))
+
+
+def _explain_bracket(content: str, offset: int, opened: int) -> SyntaxProblem | None:
+    """Explain a bracket in a text without quotes, and one that closes what is not open."""
+    bracket, before = content[offset : offset + 1], content[:offset].rstrip()[-1:]
+    if bracket in ("}", "]"):
+        message = f"this `{bracket}` does not close the `{content[opened]}` that is open"
+        help = f"remove it, or write `{'}' if content[opened] == '{' else ']'}` before it"
+        return SyntaxProblem(message=message, help=help, start=offset, end=offset + 1, opened=opened)
+    if bracket not in _UNCLOSED or before in "]},\"'":
+        return None
+    start = offset - 1 if before == "$" else offset
+    close = content.find({"[": "]", "{": "}"}[bracket], offset, (content + "\n").find("\n", offset))
+    message = f"a text with `{content[start : offset + 1]}` in it needs quotes here"
+    help = f'between brackets YAML reads `{bracket}` as the start of a collection: put `"` around the whole text'
+    return SyntaxProblem(message=message, help=help, start=start, end=max(close, offset) + 1)
+
+
 def explain_tag(content: str, start: int, end: int) -> SyntaxProblem:
     """Explain why a node's tag is refused; the tag precedes the value and may follow the anchor."""
     found = _TAG.search(content, start, max(end, start + 1))
@@ -135,17 +200,19 @@ def explain_tag(content: str, start: int, end: int) -> SyntaxProblem:
 
 
 _BLOCK_STYLES = ("|", ">")
+_QUOTES = ("'", '"')
 _VERSION = (1, 2)
 
 
 def read_yaml(text: SourceText, limits: Limits) -> Reading:
     """Return the data of a YAML document; raise SpecError with every problem of its text."""
     builder = Builder(text, limits)
+    reader = _YamlReader(text, builder)
     # The garbage collector would take most of the time: it scans a tree that only grows.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        _YamlReader(text, builder).read()
+        reader.read()
     except YAMLError as error:
         marked = error if isinstance(error, MarkedYAMLError) else MarkedYAMLError(problem=str(error))
         problem = explain_syntax_error(
@@ -154,6 +221,7 @@ def read_yaml(text: SourceText, limits: Limits) -> Reading:
             offset=0 if marked.problem_mark is None else marked.problem_mark.index,
             context=None if marked.context_mark is None else marked.context_mark.index,
             innermost=builder.innermost,
+            quoted=reader.quoted,
         )
         note = "" if problem.opened is None else f"it starts at {text.span(problem.opened, problem.opened).place}"
         builder.fail(problem.code, problem.message, problem.start, problem.end, note=note, help=problem.help)
@@ -174,6 +242,8 @@ class _YamlReader:
         self._collections: set[str] = set()
         self._repeated: set[str] = set()
         self._documents = 0
+        self.quoted: tuple[int, int] | None = None
+        """Where the last text between quotes is."""
 
     def read(self) -> None:
         """Read all events of the text."""
@@ -208,6 +278,8 @@ class _YamlReader:
     def _take_scalar(self, event: ScalarEvent, start: int, end: int) -> None:
         if event.style in _BLOCK_STYLES:
             end = start + len(self._content[start:end].rstrip())
+        elif event.style in _QUOTES:
+            self.quoted = (start, end)
         value: Scalar = event.value
         if event.tag is not None:
             self._refuse_tag(start, end)

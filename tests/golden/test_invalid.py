@@ -2,7 +2,7 @@
 
 To write all expected texts anew: ``python -m tests.golden.test_invalid``, with names (``buffers overlap``) for these
 alone; then read the difference as a user would.
-What must be in them is told independently, in the table of invalid/cases.py.
+What must be in them is told independently, in the tables of invalid/cases.py and invalid/slips.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from compiler import compile_step
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime.cli import execute
-from tests.golden.invalid.cases import CASES, HERE, Case
+from tests.golden.invalid.case import HERE, Case
+from tests.golden.invalid.cases import CASES
 from tests.golden.invalid.documents import FILES, write_documents
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -157,13 +157,13 @@ def test_constants_are_the_blocks_own_and_may_be_variables():
             "  u: {use: fitting, inputs: {seen: x, wnted: y, wanted: y}}",
             "GS064",
             "the block 'fitting' has no input 'wnted'",
-            "y",
+            "wnted",
         ),
         (
             "  u: {use: fitting, inputs: [x, y], args: {wieght: 1}}",
             "GS064",
             "the block 'fitting' has no constant 'wieght'",
-            "1",
+            "wieght",
         ),
         ("  u: {use: fitting, inputs: [x, y], shape: 3}", "GS040", "unknown key 'shape' in `ops.u`", "shape"),
         (
@@ -173,7 +173,14 @@ def test_constants_are_the_blocks_own_and_may_be_variables():
             "u.out",
         ),
         ("  u: {use: learn, inputs: [x, y]}\n  v: {call: neg, inputs: u.fit.out}", "GS065", None, "u.fit.out"),
-        ("  u: {use: fitting, inputs: [x, nowhere]}", "GS104", None, "wanted"),
+        ("  u: {use: fitting, inputs: [x, nowhere]}", "GS104", None, "nowhere"),
+        ('  u: {use: fitting, inputs: [x, "y + 1"]}', "GS104", None, '"y + 1"'),
+        (
+            "  u: {use: fitting, inputs: [x, y], models: {nte: net}}",
+            "GS064",
+            "no op of the block 'fitting' names 'nte'",
+            "nte",
+        ),
     ],
 )
 def test_a_use_that_does_not_fit_is_told_where_it_is_written(ops, code, message, marked):

@@ -103,8 +103,10 @@ def test_what_follows_from_a_variable_moves_with_an_override_of_it():
     [
         ("${= 2 * tt}", "GS030", "there is no variable 'tt'", "tt"),
         ("${= 1 + sqrt}", "GS030", "there is no variable 'sqrt'", "sqrt"),
-        ("${= (1 + }", "GS039", "this is not an expression", "("),
-        ("${= }", "GS039", "this is not an expression", " "),
+        ("${= (1 + }", "GS039", "this `(` is not closed", "("),
+        ("${= }", "GS039", "the expression is empty", " "),
+        ("${= t ^ 2}", "GS039", "an expression has no `^`", "^"),
+        ("${= math.sqrt(t)}", "GS039", "functions are called without a module", "math.sqrt"),
         ("${= 1 + word}", "GS039", "variable 'word' is the string 'x', and not a number", "word"),
         ("${= flag}", "GS039", "variable 'flag' is true, and not a number", "flag"),
         ("${= 1 / (t - 2)}", "GS039", "this divides by zero", "1 / (t - 2)"),

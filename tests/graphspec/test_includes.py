@@ -93,7 +93,7 @@ def test_a_mistake_in_an_included_file_is_told_there(folder):
             "main.yaml",
             "shared/nets.json",
             "../../other.yaml",
-            "'../../other.yaml' lies outside of the folder",
+            "'../../other.yaml' lies outside of the root folder",
             "main.yaml",
             "../../other.yaml",
         ),
@@ -164,7 +164,7 @@ def test_the_root_may_be_given_and_links_do_not_lead_out_of_it(folder, tmp_path)
     outside.write_text(NETS)
     (folder / "shared" / "nets.json").unlink()
     (folder / "shared" / "nets.json").symlink_to(outside)
-    assert "lies outside of the folder" in find_problem(folder)[0]
+    assert "lies outside of the root folder" in find_problem(folder)[0]
     assert load(folder / "main.yaml", root=tmp_path.parent)
 
 

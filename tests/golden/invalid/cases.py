@@ -2,40 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-
-HERE = Path(__file__).parent
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One broken spec: how the command is called on it, and what must be told.
-
-    ``told`` has for every problem, by place, its code with line and column, and words that its remedy must have.
-    """
-
-    name: str
-    told: Mapping[str, str]
-    command: tuple[str, ...]
-
-    @property
-    def golden(self) -> Path:
-        """Return the file with the whole text that the command prints."""
-        return HERE / f"{self.name}.txt"
-
-
-def check(file: str, told: Mapping[str, str], *more: str, name: str = "") -> Case:
-    """Return a case of `stepgraph check`."""
-    return Case(name or file.replace(".yaml", "").replace(".", "_"), told, ("check", file, *more))
-
-
-def run(name: str, told: Mapping[str, str], *allow: str) -> Case:
-    """Return a case of `stepgraph run`."""
-    flags = tuple(part for package in allow for part in ("--allow", package))
-    return Case(name, told, ("run", f"{name}.yaml", *flags))
-
+from tests.golden.invalid.case import Case, check, run
+from tests.golden.invalid.slips import BLOCKS, EXPRESSIONS, INCLUDES, SLIPS
 
 _BOMB = {"GS007 3:6": "under `vars`"} | {
     key: words
@@ -128,7 +96,9 @@ FIELDS = (
             "GS045 13:5": "exactly one of the keys assign, call",
         },
     ),
-    check("unknown_variable.yaml", {"GS030 4:30": "did you mean 'latent'?", "GS032 6:60": "no expressions"}),
+    check(
+        "unknown_variable.yaml", {"GS030 4:30": "did you mean 'latent'?", "GS032 6:60": "expressions are for `vars`"}
+    ),
     check(
         "override.yaml",
         {
@@ -257,4 +227,4 @@ RUNS = (
 )
 """Steps that can be planned, but not run."""
 
-CASES = (*TEXTS, *FIELDS, *NAMES, *STEPS, *RUNS)
+CASES = (*TEXTS, *SLIPS, *FIELDS, *NAMES, *EXPRESSIONS, *BLOCKS, *INCLUDES, *STEPS, *RUNS)

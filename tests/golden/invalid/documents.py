@@ -43,6 +43,12 @@ FILES: Mapping[str, Callable[[], bytes]] = {
     "too_large.yaml": lambda: b"graphspec: 1\n#" + b"x" * (_LARGE - 14),
     "points.npz": lambda: _make_arrays(np.ones((32, 1))),
     "pickled.npz": lambda: _make_arrays([{"label": 1}] * 32),
+    "shared_broken.yml": lambda: b"vars: {lr: 1e-3\n",
+    "shared_circle.yml": lambda: b"include: shared_circle.yml\nvars: {a: 1}\n",
+    "shared_models.yml": lambda: b"models:\n  critic: {layers: [{linear: 1}]}\n",
+    "shared_nothing.yml": lambda: b"",
+    "shared_ops.yml": lambda: b"ops:\n  z: {call: neg, inputs: y}\n",
+    "shared_section.yml": lambda: b"model:\n  head: {layers: [{linear: 1}]}\n",
     "unfinished.py": lambda: b"class Net(:\n    pass\n",
 }
 """Name of the file -> what makes its content."""
