@@ -106,5 +106,6 @@ class Randoms:
         args = {key: each for key, each in options.items() if each is not None}
         given = {"random": random, "shape": shape, "like": like, "args": args or None}
         site = self._recorder.sources.find()
-        entry = record_op(self._recorder, "random", given, {**fields, "name": name}, site, positional=("name", "shape"))
+        common, places = {**fields, "name": name}, ("name", "shape")
+        entry = record_op(self._recorder, "random", given, common, site, positional=places)
         return Value(self._recorder, entry)

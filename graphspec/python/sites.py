@@ -54,12 +54,13 @@ class Sources:
         """Return their texts by the names that spans have for them."""
         return {_show(name): "".join(file.lines) for name, file in self._files.items()}
 
-    def find(self) -> Site:
-        """Return where the caller of this package is."""
+    def find(self, *, is_operator: bool = False) -> Site:
+        """Return where the caller of this package is; an operator may be a part of a call, as of `sum`."""
         frame = inspect.currentframe()
         while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
             frame = frame.f_back
-        return Site(span=_at("<python>", 1), node=None) if frame is None else self._locate(frame)
+        site = Site(span=_at("<python>", 1), node=None) if frame is None else self._locate(frame)
+        return Site(span=site.span, node=None) if is_operator and isinstance(site.node, ast.Call) else site
 
     def span(self, site: Site, node: ast.expr | ast.keyword) -> Span:
         """Return the place of a part of a site."""

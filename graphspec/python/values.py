@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack, cast, o
 
 from graphspec.expand.formulas import OPERATORS, SIGNS
 from graphspec.python.records import Entry, Formula, Recorder, Ref, describe
-from graphspec.python.sites import Site, Sources
+from graphspec.python.sites import Site
 
 Schedule: TypeAlias = Mapping[str, object]
 """A schedule: `schedule("cosine", from_=1e-3, to=0, over="10 epochs")`, or the same as a dictionary."""
@@ -144,7 +144,7 @@ class Value(Op):
         return apply("subscript", "call", (self,), {"at": text}, {}, is_operator=True)
 
     def __bool__(self) -> bool:
-        help = "write `where(mask, a, b)` for `if`, `&`, `|`, `~` for `and`, `or`, `not`, `(0 < x) & (x < 1)` for both"
+        help = "`where(mask, a, b)` for `if`, `minimum(a, b)` for `min`, `&`, `|`, `~` for `and`, `or`, `not`"
         raise self.recorder.error(
             self.recorder.sources.find(), "a value is neither true nor false before the step runs", help
         )
@@ -280,16 +280,8 @@ def apply(
     results: int | None = None,
 ) -> Value:
     """Return a call or a loss of the library; its result becomes an op, or part of the expression of what uses it."""
-    recorder = next((each.recorder for each in operands if isinstance(each, Value)), None)
-    if recorder is None:
-        sources = Sources()
-        found = ", ".join(map(describe, operands))
-        message, help = (
-            f"`{function}` takes at least one value of a graph, found {found}",
-            "calculate numbers with `math`",
-        )
-        raise Recorder(title="").error(sources.find(), message, help)
-    site = recorder.sources.find()
+    recorder = _find_recorder(function, operands)
+    site = recorder.sources.find(is_operator=is_operator)
     operands = tuple(require_operand(recorder, each, site) for each in operands)
     given = {key: each for key, each in options.items() if each is not None}
     for key, each in given.items():
@@ -339,14 +331,24 @@ def record_function(
     family: str, function: str, operands: Sequence[Operand], options: Mapping[str, object], fields: Mapping[str, object]
 ) -> Value:
     """Return a metric or a transform of the library."""
-    recorder = next((each.recorder for each in operands if isinstance(each, Ref)), None)
-    if recorder is None:
-        return apply(function, "call", operands, options, fields)  # refuses it
+    recorder = _find_recorder(function, operands)
     site = recorder.sources.find()
     args = {key: each for key, each in options.items() if each is not None}
     inputs = [require_operand(recorder, each, site) for each in operands]
     given = {family: function, "inputs": inputs, "args": args or None}
     return Value(recorder, record_op(recorder, family, given, fields, site))
+
+
+def _find_recorder(function: str, operands: Sequence[object]) -> Recorder:
+    """Return the recorder of the graph that operands are of; raise ArgumentError where no value is among them."""
+    for each in operands:
+        for inner in cast("Sequence[object]", each) if isinstance(each, list | tuple) else (each,):
+            if isinstance(inner, Ref):
+                return inner.recorder
+    nowhere = Recorder(title="")
+    found = ", ".join(map(describe, operands))
+    message = f"`{function}` takes at least one value of a graph, found {found}"
+    raise nowhere.error(nowhere.sources.find(), message, "calculate numbers with `math`")
 
 
 def count_sections(sections: object) -> int:
