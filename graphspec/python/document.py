@@ -200,7 +200,7 @@ class _Writer:
                 return [self._spell(each, site, key) for each in cast("Sequence[object]", value)]
             case _:
                 pass
-        help = "write numbers, texts, lists and dictionaries, as a YAML file would"
+        help = "write texts, lists, dictionaries, and numbers, those of other libraries as `int(x)` or `float(x)`"
         raise self.recorder.error(site, f"a spec cannot hold a {type(value).__name__}", help)
 
     def _place(self, path: Path, fields: Mapping[str, object], site: Site, positional: Sequence[str] = ()) -> None:

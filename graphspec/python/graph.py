@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal, TypeAlias, Unpack, cast, overload
 
 from graphspec.declare.compat import Compat
@@ -37,7 +37,7 @@ _COMMON = ("name", *Common.__annotations__)
 
 
 class Graph(Randoms):
-    """A spec that is declared in Python: the same language, the same checks, and messages that point at Python lines.
+    """A spec that is declared in Python: the same language, the same checks, and messages with lines of Python.
 
     What is not given a name is named after what it is assigned to, else by its kind and a number. Operators on values,
     and functions of `graphspec.library`, are expressions. All options have the names of the language; those that are
@@ -83,34 +83,33 @@ class Graph(Randoms):
         """Return the checked spec; ``outputs``, ``data`` and ``run`` are those of the language.
 
         Raises SpecError with every problem, each at its line of Python.
+
+        >>> spec = g.build(outputs=[step.loss], run={"steps": 100})
+        >>> spec.run.steps, spec.outputs
+        (100, ('step.loss',))
         """
         given = {"outputs": outputs, "data": data, "run": run}
         site = self._recorder.sources.find()
         footer = Header(fields={key: each for key, each in given.items() if each is not None}, site=site)
         return read_spec(write_document(self._recorder, self._header, footer))
 
-    @contextmanager
-    def scope(self, name: str) -> Generator[None]:
-        """Put a name and a dot before the names of all ops that are declared in a `with` statement: ``now.action``.
+    def scope(self, name: str) -> AbstractContextManager[None]:
+        """Put a name and a dot before the names of all ops that are declared in a `with` statement.
 
-        >>> from graphspec import Graph
-        >>> g = Graph("scopes")
-        >>> with g.scope("now"):
-        ...     z = g.normal("z", [2])
-        >>> list(g.build(outputs=z).ops)
-        ['now.z']
+        >>> with g.scope("later"):
+        ...     noise = g.normal(like=x)
+        >>> noise
+        <random later.noise>
         """
-        before = self._recorder.scope
-        self._recorder.scope = f"{before}{name}."
-        try:
-            yield
-        finally:
-            self._recorder.scope = before
+        return self._recorder.open(name)
 
     def input(
         self, name: str | None = None, shape: Sequence[int | str] | None = None, dtype: DType | None = None
     ) -> Value:
-        """Return an input of the step: a tensor of the batch. ``shape`` has integers, and names of free sizes."""
+        """Return an input of the step: a tensor of the batch. ``shape`` has integers, and names of free sizes.
+
+        >>> label = g.input("label", ["batch"], dtype="int64")
+        """
         return Value(
             self._recorder,
             self._declare("inputs", "input", name, {"shape": shape, "dtype": dtype}, ("name", "shape", "dtype")),
@@ -124,7 +123,10 @@ class Graph(Randoms):
         *,
         init: float | Literal["zeros", "ones", "normal", "uniform", "unit_normal"] | None = None,
     ) -> Value:
-        """Return a tensor that outlives the step; :meth:`assign` writes it. ``shape`` has integers."""
+        """Return a tensor that outlives the step; :meth:`assign` writes it. ``shape`` has integers.
+
+        >>> center = g.state("center", [1], init="zeros")
+        """
         fields = {"shape": shape, "dtype": dtype, "init": init}
         return Value(self._recorder, self._declare("state", "state", name, fields, ("name", "shape", "dtype")))
 
@@ -149,9 +151,7 @@ class Graph(Randoms):
     ) -> Model:
         """Return a model: of ``layers``, a ``class_`` of your own with ``args``, a ``parameter``, or ``like`` another.
 
-        >>> from graphspec import Graph
-        >>> g = Graph("models")
-        >>> net = g.model("net", layers=[{"linear": 8}, "relu", {"linear": 1}], optimizer="adam")
+        >>> judge = g.model("judge", layers=[{"linear": 8}, "relu", {"linear": 1}], optimizer="adam")
         >>> slow = g.model("slow", like=net)
         >>> scale = g.model("scale", parameter={"shape": [], "init": 1.0}, optimizer="sgd")
         """
@@ -171,7 +171,10 @@ class Graph(Randoms):
         doc: str | None = None,
         **fields: object,
     ) -> Value:
-        """Return the number of a schedule, with the fields of its kind: ``from_=0.0, to=1.0, over="10 epochs"``."""
+        """Return the number of a schedule, with the fields of its kind.
+
+        >>> beta = g.schedule("warmup", from_=0.0, to=1.0, over="100 steps")
+        """
         curve = {key.rstrip("_"): each for key, each in fields.items()}
         common = {"name": name, "mode": mode, "doc": doc}
         return Value(
@@ -190,10 +193,8 @@ class Graph(Randoms):
         Options are its arguments, and the common fields of ops (`name`, `mode`, `after` ...); ``args={...}`` is for
         arguments that have the name of such a field, ``keywords={...}`` for inputs by name.
 
-        >>> from graphspec import Graph
-        >>> g = Graph("calls")
-        >>> x = g.input("x", ["batch", 2])
         >>> longest = g.call("mine:longest", x, axis=1, mode="eval")
+        >>> low, high = g.call("mine:ends", x, outputs=2)
         """
         entry = self._apply("call", function, inputs, options, (), outputs)
         return Value(self._recorder, entry) if outputs is None else unpack(self._recorder, entry)
@@ -207,20 +208,32 @@ class Graph(Randoms):
         lazy: Literal["scale", "none"] | None = None,
         **options: object,
     ) -> Value:
-        """Return a loss of your own; options are as for :meth:`call`."""
+        """Return a loss of your own; options are as for :meth:`call`.
+
+        >>> focal = g.loss("mine:focal", net(x), y, gamma=2.0, weight=0.1)
+        """
         given = {"reduction": reduction, "weight": weight, "lazy": lazy}
         return Value(self._recorder, self._apply("loss", function, inputs, {**given, **options}, tuple(given)))
 
     def metric(self, function: Function, *inputs: Operand, reset: str | None = None, **options: object) -> Value:
-        """Return a metric of your own; options are as for :meth:`call`."""
+        """Return a metric of your own; options are as for :meth:`call`.
+
+        >>> spread = g.metric("mine:spread", x, reset="step")
+        """
         return Value(self._recorder, self._apply("metric", function, inputs, {"reset": reset, **options}, ("reset",)))
 
     def transform(self, function: Function, *gradients: Value, **options: object) -> Value:
-        """Return gradients that a transform of your own has changed; options are as for :meth:`call`."""
+        """Return gradients that a transform of your own has changed; options are as for :meth:`call`.
+
+        >>> short = g.transform("mine:shorten", g.gradient(mse(net(x), y), net), most=1.0)
+        """
         return Value(self._recorder, self._apply("transform", function, gradients, options, ()))
 
     def expr(self, value: Value | str, **fields: Unpack[Fields]) -> Value:
-        """Return an expression as an op of its own, with the common fields of ops; a text is read as in a YAML file."""
+        """Return an expression as an op of its own, with the common fields of ops; a text is read as in a YAML file.
+
+        >>> double = g.expr(x + x, mode="eval")
+        """
         site, recorder = self._recorder.sources.find(), self._recorder
         if isinstance(value, str):
             return Value(recorder, record_op(recorder, "expr", {"expr": value}, fields, site, positional=("expr",)))
@@ -266,6 +279,8 @@ class Graph(Randoms):
         """Return the gradient with respect to a model or a value; of a list as a tuple.
 
         In that all models together have one gradient set, which comes first, and every value has one gradient.
+
+        >>> slopes, slope = g.gradient(mse(net(x), y), [net, x])
         """
         options = {"grad_outputs": grad_outputs, "unconnected": unconnected, "stop": stop}
         given = {"gradient": value, "wrt": wrt, **options}
@@ -295,6 +310,8 @@ class Graph(Randoms):
         """Return an update of one or several models, for `after` and `every` of others; its ``loss`` is a value.
 
         The loss is a value, an expression, or the text of one.
+
+        >>> more = g.update(net, loss=mse(net(x, after=step), y), after=step, clip={"norm": 1.0})
         """
         given: dict[str, object] = {"update": models, "loss": loss, "gradients": gradients, "optimizer": optimizer}
         given |= {"clip": clip, "defer": defer, "missing": missing, "accumulate": accumulate}
@@ -315,17 +332,27 @@ class Graph(Randoms):
         use: Mapping[str, object] | None = None,
         **fields: Unpack[Fields],
     ) -> Average:
-        """Return a running average of a model's weights; without ``into`` it is a model that you can call."""
+        """Return a running average of a model's weights; without ``into`` it is a model that you can call.
+
+        >>> average = g.ema(net, decay=0.99)
+        >>> smooth = average(x)
+        """
         given: dict[str, object] = {"ema": source, "into": into, "decay": decay, "half_life": half_life, "tau": tau}
         given |= {"interval_correction": interval_correction, "buffers": buffers, "init": init, "use": use}
         return Average(self._recorder, self._record("ema", given, fields, ("ema",)))
 
     def copy(self, source: Model, *, into: Model, **fields: Unpack[Fields]) -> Op:
-        """Return a copy of one model's weights and buffers into another model."""
+        """Copy one model's weights and buffers into another model.
+
+        >>> follow = g.copy(net, into=slow, every=100)
+        """
         return Op(self._recorder, self._record("copy", {"copy": source, "into": into}, fields, ("copy",)))
 
     def assign(self, state: Value, value: Operand, **fields: Unpack[Fields]) -> Op:
-        """Return a write of a state."""
+        """Write a state.
+
+        >>> move = g.assign(center, 0.5)
+        """
         given = {"assign": state, "value": value}
         return Op(self._recorder, self._record("assign", given, fields, ("assign", "value")))
 

@@ -31,6 +31,8 @@ class Randoms:
 
         mean: its mean (default 0)
         std: its standard deviation (default 1)
+
+        >>> z = g.normal("z", ["batch", 16])
         """
         return self._draw("normal", name, shape, like, {"mean": mean, "std": std}, fields)
 
@@ -48,6 +50,8 @@ class Randoms:
 
         low: the least value (default 0)
         high: the limit above (default 1)
+
+        >>> share = g.uniform("share", ["batch", 1])
         """
         return self._draw("uniform", name, shape, like, {"low": low, "high": high}, fields)
 
@@ -63,6 +67,8 @@ class Randoms:
         """Draw from `bernoulli`: 1 with probability p, else 0.
 
         p: probability of 1 (default 0.5)
+
+        >>> mask = g.bernoulli("mask", like=x, p=0.9)
         """
         return self._draw("bernoulli", name, shape, like, {"p": p}, fields)
 
@@ -74,7 +80,10 @@ class Randoms:
         like: Value | None = None,
         **fields: Unpack[Common],
     ) -> Value:
-        """Draw from `permutation`: the numbers from 0 to n - 1 in random order; its shape is [n]."""
+        """Draw from `permutation`: the numbers from 0 to n - 1 in random order; its shape is [n].
+
+        >>> order = g.permutation("order", ["batch"])
+        """
         return self._draw("permutation", name, shape, like, {}, fields)
 
     def randint(
@@ -91,6 +100,8 @@ class Randoms:
 
         low: the least value (default 0)
         high: the limit above
+
+        >>> digit = g.randint("digit", ["batch"], high=10)
         """
         return self._draw("randint", name, shape, like, {"low": low, "high": high}, fields)
 

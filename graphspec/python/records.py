@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
 
@@ -98,6 +99,15 @@ class Recorder:
         self.entries.append(entry)
         return entry
 
+    @contextmanager
+    def open(self, name: str) -> Generator[None]:
+        """Put a name before those of all entries until it is closed."""
+        before, self.scope = self.scope, f"{self.scope}{name}."
+        try:
+            yield
+        finally:
+            self.scope = before
+
     def rename(self, entry: Entry, fields: dict[str, object], site: Site) -> None:
         """Make an op of its own of an expression."""
         name = fields.pop("name", None)
@@ -142,7 +152,7 @@ class Ref:
     def __repr__(self) -> str:
         entry = self.entry
         own = entry.results[self.result] if isinstance(self.result, int) else entry.name or entry.assigned
-        return f"<{entry.kind} {own or 'without a name'}>"
+        return f"<{entry.kind} {f'{entry.scope}{own}' if own else 'without a name'}>"
 
 
 def find_refs(value: object, site: Site, recorder: Recorder, depth: int = 0) -> Iterator[Ref]:

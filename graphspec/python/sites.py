@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,7 +15,7 @@ from types import FrameType
 from graphspec.declare.fields import is_name
 from graphspec.diagnostics import Span
 
-_PACKAGE = str(Path(__file__).parents[1])
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class Site:
 class _File:
     """The syntax of a file: expressions by their places, calls by their ends, and the names that are assigned."""
 
+    shown: str
+    """Its name in messages."""
     lines: tuple[str, ...]
     nodes: Mapping[tuple[int, int, int, int], ast.expr]
     calls: Mapping[tuple[int, int], ast.Call]
@@ -52,7 +55,7 @@ class Sources:
     @property
     def texts(self) -> Mapping[str, str]:
         """Return their texts by the names that spans have for them."""
-        return {_show(name): "".join(file.lines) for name, file in self._files.items()}
+        return {file.shown: "".join(file.lines) for file in self._files.values()}
 
     def find(self, *, is_operator: bool = False) -> Site:
         """Return where the caller of this package is; an operator may be a part of a call, as of `sum`."""
@@ -64,15 +67,15 @@ class Sources:
 
     def span(self, site: Site, node: ast.expr | ast.keyword) -> Span:
         """Return the place of a part of a site."""
-        file = next(each for name, each in self._files.items() if _show(name) == site.span.file)
+        file = next(each for each in self._files.values() if each.shown == site.span.file)
         end_line, end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         return _measure(site.span.file, file.lines, node.lineno, node.col_offset, end_line, end)
 
     def _locate(self, frame: FrameType) -> Site:
         name = frame.f_code.co_filename
         if name not in self._files:
-            self._files[name] = _read(tuple(linecache.getlines(name, frame.f_globals)))
-        file, shown = self._files[name], _show(name)
+            self._files[name] = _read(_show(name), tuple(linecache.getlines(name, frame.f_globals)))
+        file, shown = self._files[name], self._files[name].shown
         found = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None, None, None, None))
         line, end_line, column, end_column = found
         if line is None or end_line is None or column is None or end_column is None or len(file.lines) < end_line:
@@ -102,11 +105,11 @@ def _measure(file: str, lines: tuple[str, ...], line: int, start: int, end_line:
     return Span(file=file, line=line, column=count(line, start), end_line=end_line, end_column=count(end_line, end))
 
 
-def _read(lines: tuple[str, ...]) -> _File:
+def _read(shown: str, lines: tuple[str, ...]) -> _File:
     try:
         tree = ast.parse("".join(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _File(lines=lines, nodes={}, calls={}, names={})
+        return _File(shown=shown, lines=lines, nodes={}, calls={}, names={})
     nodes: dict[tuple[int, int, int, int], ast.expr] = {}
     calls: dict[tuple[int, int], ast.Call] = {}
     names: dict[ast.expr, tuple[str, ...]] = {}
@@ -125,7 +128,7 @@ def _read(lines: tuple[str, ...]) -> _File:
                 names.update(_find_names(target, value))
             case _:
                 pass
-    return _File(lines=lines, nodes=nodes, calls=calls, names=names)
+    return _File(shown=shown, lines=lines, nodes=nodes, calls=calls, names=names)
 
 
 def _find_names(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:

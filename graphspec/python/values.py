@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, Unpack, cast, overload
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 from graphspec.expand.formulas import OPERATORS, SIGNS
 from graphspec.python.records import Entry, Formula, Recorder, Ref, describe
@@ -16,7 +16,7 @@ Operand: TypeAlias = "Value | Number"
 Moment: TypeAlias = int | str
 
 _HEAVIEST = 60
-"""Operations of an expression; a longer one is cut into several."""
+"""The most operations of an expression; a longer one is cut into several."""
 
 
 class Common(TypedDict, total=False):
@@ -283,7 +283,7 @@ def apply(
     recorder = _find_recorder(function, operands)
     site = recorder.sources.find(is_operator=is_operator)
     operands = tuple(require_operand(recorder, each, site) for each in operands)
-    given = {key: each for key, each in options.items() if each is not None}
+    given = {key: _unwrap(each) for key, each in options.items() if each is not None}
     for key, each in given.items():
         if isinstance(each, Ref):
             message = f"the option `{key}` of `{function}` is a constant, found {each!r}"
@@ -307,11 +307,9 @@ def apply(
         formula=formula,
     )
     parts = [each.entry for each in operands if isinstance(each, Value) and each.entry.is_free]
-    entry.weight = 1 + sum(each.weight for each in parts) + len(operands) - len(parts)
-    if entry.weight > _HEAVIEST or not entry.is_text:
-        entry.weight = 1 + len(operands)
-        for each in parts:
-            each.pinned = True
+    for part in sorted(parts, key=lambda each: each.weight):
+        part.pinned = not entry.is_text or entry.weight + part.weight > _HEAVIEST
+        entry.weight += 0 if part.pinned else part.weight
     return Value(recorder, recorder.add(entry))
 
 
@@ -362,12 +360,8 @@ def require_operand(recorder: Recorder, value: object, site: Site) -> Operand:
         case Value():
             recorder.require_own(value, site)
             return value
-        case bool():
-            return value
-        case int():
-            return int(value)  # those of other libraries as Python's own
-        case float():
-            return float(value)
+        case int() | float():
+            return _unwrap(value)
         case Mapping() if "schedule" in value:
             return cast("Schedule", value)
         case _:
@@ -375,6 +369,16 @@ def require_operand(recorder: Recorder, value: object, site: Site) -> Operand:
     help = "pass values one by one, numbers as `float(x)`, and tensors as inputs of the graph"
     help = "call it: `net(x)`" if isinstance(value, Model) else help
     raise recorder.error(site, f"expected a value or a number, found {describe(value)}", help)
+
+
+T = TypeVar("T")
+
+
+def _unwrap(value: T) -> T:
+    """Return a number of another library, such as `numpy.float64`, as Python's own."""
+    if isinstance(value, float):
+        return cast("T", float(value))
+    return cast("T", int(value)) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _operate(operator: str, left: Operand, right: Operand) -> Value:

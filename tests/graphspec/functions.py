@@ -33,6 +33,15 @@ TYPES = {
 NAMED = {name: each for name, each in CALLS.items() if name not in ("slice", "subscript")}
 """Values have brackets for these: `x[:, 1:3]`."""
 
+EXAMPLES = {
+    "normal": 'z = g.normal("z", ["batch", 16])',
+    "uniform": 'share = g.uniform("share", ["batch", 1])',
+    "bernoulli": 'mask = g.bernoulli("mask", like=x, p=0.9)',
+    "permutation": 'order = g.permutation("order", ["batch"])',
+    "randint": 'digit = g.randint("digit", ["batch"], high=10)',
+}
+"""The examples of the methods that draw random numbers."""
+
 
 def write_type(option: Option) -> str:
     named = ", ".join(f'"{each}"' for each in option.choices)
@@ -172,7 +181,9 @@ def write_randoms() -> str:
             f"    def {name}(self, name: str | None = None, shape: Sequence[int | str] | None = None, *, "
             f"like: Value | None = None, {rest}{', ' if rest else ''}**fields: Unpack[Common]) -> Value:"
         )
-        lines.extend(write_docstring(f"Draw from `{name}`: {signature.meaning}", signature.options, "        "))
+        *text, end = write_docstring(f"Draw from `{name}`: {signature.meaning}", signature.options, "        ")
+        lines += [*text, ""] if text else [end.removesuffix('"""'), ""]
+        lines += [f"        >>> {EXAMPLES[name]}", '        """']
         lines.append(f'        return self._draw("{name}", name, shape, like, {write_dict(signature.options)}, fields)')
         lines.append("")
     lines += [
