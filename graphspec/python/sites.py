@@ -14,6 +14,7 @@ from types import FrameType
 
 from graphspec.declare.fields import is_name
 from graphspec.diagnostics import Span
+from graphspec.read.syntax import parse
 
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
@@ -107,7 +108,7 @@ def _measure(file: str, lines: tuple[str, ...], line: int, start: int, end_line:
 
 def _read(shown: str, lines: tuple[str, ...]) -> _File:
     try:
-        tree = ast.parse("".join(lines))
+        tree = parse("".join(lines))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _File(shown=shown, lines=lines, nodes={}, calls={}, names={})
     nodes: dict[tuple[int, int, int, int], ast.expr] = {}
