@@ -91,8 +91,9 @@ class _Writer:
         taken = {f"{entry.scope}{entry.name}" for entry in ours if entry.name is not None}
         taken |= {f"{entry.scope}{each}" for entry in ours if entry.are_given for each in entry.results}
 
-        def claim(wanted: str, first: int) -> str:
-            number = first
+        def claim(wanted: str) -> str:
+            """Return a name, with a number where it is taken."""
+            number = 1
             while (name := wanted if number == 1 else f"{wanted}_{number}") in taken:
                 number += 1
             taken.add(name)
@@ -102,14 +103,15 @@ class _Writer:
             if entry.name is not None:
                 self.names[entry] = f"{entry.scope}{entry.name}"
             elif entry.assigned is not None:
-                self.names[entry] = claim(f"{entry.scope}{entry.assigned}", 1)
+                self.names[entry] = claim(f"{entry.scope}{entry.assigned}")
             if entry.are_given:
                 self.results[entry] = tuple(f"{entry.scope}{each}" for each in entry.results)
             elif entry.results and None not in entry.results:
-                self.results[entry] = tuple(claim(f"{entry.scope}{each}", 1) for each in entry.results)
+                self.results[entry] = tuple(claim(f"{entry.scope}{each}") for each in entry.results)
         counts = Counter[str]()
 
         def number(kind: str) -> str:
+            """Return the next free name of a kind."""
             while True:
                 counts[kind] += 1
                 if (name := f"{kind}_{counts[kind]}") not in taken:

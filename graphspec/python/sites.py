@@ -101,6 +101,7 @@ def _measure(file: str, lines: tuple[str, ...], line: int, start: int, end_line:
     """Return a span; Python counts columns in bytes and from 0."""
 
     def count(number: int, offset: int) -> int:
+        """Return the column of a byte of a line."""
         return len(lines[number - 1].encode()[:offset].decode(errors="replace")) + 1
 
     return Span(file=file, line=line, column=count(line, start), end_line=end_line, end_column=count(end_line, end))
