@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from graphspec.declare.fields import is_name
 from graphspec.diagnostics import Span
 from graphspec.python.records import Entry, Recorder, Ref, find_refs
 from graphspec.python.sites import Site
@@ -134,6 +135,8 @@ class _Writer:
         loss = entry.fields.get("loss")
         if isinstance(loss, Value) and loss.entry not in self.inlined:
             return self._find_name(loss)
+        if isinstance(loss, str) and all(map(is_name, loss.split("."))):
+            return loss
         return f"{self.names[entry]}.loss"
 
     def _write_entry(self, entry: Entry) -> dict[str, Plain]:

@@ -140,7 +140,11 @@ class Value(Op):
         return apply(SIGNS["~"], "call", (self,), {}, {}, is_operator=True)
 
     def __getitem__(self, at: object) -> Value:
-        text = ", ".join(map(_spell_index, cast("tuple[object, ...]", at) if isinstance(at, tuple) else (at,)))
+        listed = cast("tuple[object, ...]", at) if isinstance(at, tuple) else (at,)
+        if any(isinstance(each, Ref) for each in listed):
+            help = "write `gather(x, indices, axis=1)` for indices, `where(mask, x, 0.0)` for masks"
+            raise self.recorder.error(self.recorder.sources.find(), "brackets take no values", help)
+        text = ", ".join(map(_spell_index, listed))
         return apply("subscript", "call", (self,), {"at": text}, {}, is_operator=True)
 
     def __bool__(self) -> bool:

@@ -56,7 +56,14 @@ def test_an_example_in_python_is_that_in_yaml(name):
     folder = ROOT / "examples" / name
     spec = runpy.run_path(str(folder / SAME[name]))["declare"]()
     assert strip(spec) == strip(load(folder / f"{name}.yaml"))
-    assert dump(load(dump(spec))) == dump(spec)
+    text = dump(spec)
+    assert dump(load(text)) == text
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_an_example_in_python_prints_its_yaml(name, capsys):
+    runpy.run_path(str(ROOT / "examples" / name / SAME[name]), run_name="__main__")
+    assert strip(load(capsys.readouterr().out)).ops.keys() == load(ROOT / "examples" / name / f"{name}.yaml").ops.keys()
 
 
 @pytest.mark.parametrize("path", [*EXAMPLES, *VALID], ids=lambda path: path.stem)
@@ -132,6 +139,40 @@ def test_names_come_from_assignments_or_are_numbered():
     assert list(g.build(outputs=[one, other]).ops) == [
         *("out", "out_2", "call_1", "update_1.loss", "update_1", "update_2.loss", "update_2", "one", "named"),
     ]
+
+
+def test_names_and_places_do_not_depend_on_how_a_call_is_written(tmp_path):
+    path = tmp_path / "spread.py"
+    path.write_text(SPREAD, encoding="utf-8")
+    spec = runpy.run_path(str(path))["spec"]
+    assert [*spec.inputs, *spec.models, *spec.ops] == ["x", "net", "call_1", "low", "high", "done.loss", "done"]
+    assert spec.span("ops", "high").line == 12
+    column = SPREAD.splitlines()[9].index("net(") + 1
+    assert (spec.span("ops", "call_1").line, spec.span("ops", "low").column) == (9, column)
+    loss = spec.span("ops", "done", "loss")
+    assert SPREAD.splitlines()[loss.line - 1][loss.column - 1 : loss.end_column - 1] == '"mse(low, high)"'
+
+
+SPREAD = """\
+from graphspec import Graph
+from graphspec.library import adam
+g = Graph("spread")
+x = g.input(
+    shape=["batch", 2],
+)
+net: object = g.model(layers=["relu", {"linear": 2}],
+                      optimizer=adam())
+wörter = g.call("mine:fn", x, name=None, doc="äöü 漢字")
+doc = "äöü 漢字"; low = net(wörter)
+high = (
+    net
+    (
+        x
+    )
+)
+text = "漢字"; done = g.update(net, loss="mse(low, high)")
+spec = g.build(outputs=[done.loss])
+"""
 
 
 def test_without_a_file_names_are_numbered_and_messages_have_lines():
@@ -240,6 +281,8 @@ def test_what_is_no_value_is_refused_with_a_remedy():
         (lambda: net + x, "call it"),
         (lambda: mse(1.0, 2.0), "at least one value"),
         (lambda: clip(x, min=y), "is a constant"),
+        (lambda: x[:, y], "gather"),
+        (lambda: x[x > 0], "where(mask"),
         (lambda: net(x, keywords={"x": x}), "by position and by name"),
         (lambda: g.model("m", layers=endless), "contain itself"),
         (lambda: g.expr(g.expr(x + 1)), "op already"),
