@@ -52,7 +52,7 @@ schemas: $(DEV)/installed  ## regenerate schemas/*.json
 	$(DEV)/bin/python -m compiler.plan.schema schemas
 
 # In this order: pages are written from the schemas' models and docstrings, goldens from all of it.
-GENERATORS := features.table peers.page docs.reference compiler.test_golden golden.test_valid golden.test_invalid golden.emitted
+GENERATORS := graphspec.functions features.table peers.page docs.reference compiler.test_golden golden.test_valid golden.test_invalid golden.emitted
 generated: schemas  ## regenerate all that is generated: schemas, pages, goldens; read the diff afterwards
 	@for each in $(GENERATORS); do echo "python -m tests.$$each"; $(DEV)/bin/python -m tests.$$each || exit 1; done
 	@git diff --stat

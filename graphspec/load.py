@@ -53,7 +53,11 @@ def load(
     named = source if is_text else Path(source)
     document = read_document(named, name=name, limits=limits)
     document = include_files(document, named if isinstance(named, Path) else None, root, limits)
-    document = override(document, overrides, limits=limits)
+    return read_spec(override(document, overrides, limits=limits), limits)
+
+
+def read_spec(document: Document, limits: Limits = STANDARD) -> GraphSpec:
+    """Return the checked spec that a document declares; raise SpecError with every problem of it."""
     expansion = copy_blocks(expand_formulas(document), limits=limits)
     document = fold_numbers(bind_uses(replace(expansion, document=interpolate(expansion.document))))
     spec, diagnostics = check_document(document)

@@ -368,6 +368,8 @@ class _Expander:
         """Return where some characters of an expression are written; the whole value where it is spelled otherwise."""
         whole = self._document.value_span(formula.path)
         text = self._texts[whole.file]
+        if not text.content:
+            return whole  # of a graph whose Python code is not in a file
         at, end_at = text.offset(whole.line, whole.column), text.offset(whole.end_line, whole.end_column)
         written = text.content[at:end_at]
         indicator = _INDICATOR.match(written)

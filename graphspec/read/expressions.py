@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 import math
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from graphspec.read.builder import Plain
 from graphspec.read.misreadings import ExpressionError, explain_attribute, explain_mask, explain_node, explain_text
+from graphspec.read.syntax import parse_expression
 
 LONGEST = 2_000
 """Characters of an expression."""
@@ -166,9 +166,7 @@ def read_expression(text: str, grammar: Grammar) -> Expression:
     masked = _TOKEN.sub(lambda found: "_" * len(found.group()), line) if grammar.has_options else line
     shift = len(line) - len(line.lstrip())
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Python warns of is refused below
-            tree = ast.parse(masked.strip(), mode="eval").body
+        tree = parse_expression(masked.strip())  # what Python warns of is refused below
     except SyntaxError as error:
         # Where the text ends too early, Python says 0.
         at = shift + (error.offset - 1 if error.offset else len(line.strip()) - 1)

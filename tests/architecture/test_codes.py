@@ -17,6 +17,7 @@ ROW = re.compile(r"^\| GS(\d{3})-GS(\d{3}) \| ((?:`[\w/]+`(?:, )?)+) \|", re.MUL
 CODE = re.compile(r"GS(\d{3})|[EW]-[A-Z]+(?:-[A-Z]+)*")
 ELSEWHERE = {
     "GS061": "compiler",  # what a field of a declaration leads to
+    "GS101": "graphspec",  # names, also while they are declared in Python
     "GS120": "compiler",  # `start` and `until`, once durations are counted
     "GS133": "compiler",
     "GS134": "runtime",

@@ -97,7 +97,9 @@ def test_every_module_says_what_it_is() -> None:
 
 def test_everything_public_is_documented() -> None:
     named = nodes(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    bare = [f"{where} {node.name}" for where, node in named if node.name[0] != "_" and not ast.get_docstring(node)]
+    # The signatures of `overload` stand before the function that is documented.
+    ours = [(where, node) for where, node in named if "overload" not in map(ast.unparse, node.decorator_list)]
+    bare = [f"{where} {node.name}" for where, node in ours if node.name[0] != "_" and not ast.get_docstring(node)]
     assert bare == []
 
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "gan-digits" / "gan-digits.yaml"
-PACKAGES = {"graphspec", "compiler", "runtime", "schemas"}
+PACKAGES = {"graphspec", "compiler", "runtime", "schemas", "stepgraph.py"}
 UCI_TEST_COUNTS = [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]  # per digit, published with optdigits.tes
 
 READ_DATA = """
@@ -69,6 +69,12 @@ def test_the_command_answers_where_no_framework_is_installed(commands: Path, tmp
     find = "import importlib.util as u; print([u.find_spec(name) for name in ('torch', 'tensorflow', 'keras')])"
     assert run(commands / "python", "-c", find, cwd=tmp_path) == "[None, None, None]\n"
     assert "check" in run(commands / "stepgraph", "--help", cwd=tmp_path)
+
+
+def test_the_one_module_imports_no_framework_until_it_is_asked(commands: Path, tmp_path: Path) -> None:
+    code = "import stepgraph as sg, sys; print({'numpy', 'pydantic', 'networkx'} & {*sys.modules}, sg.Graph, sg.emit)"
+    printed = run(commands / "python", "-c", code, cwd=tmp_path)
+    assert printed.startswith("set() <class 'graphspec.python.graph.Graph'> <function emit")
 
 
 def test_an_example_copied_out_of_the_tree_passes_the_check(commands: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from compiler import Pace, Plan, compile_step
-from graphspec import Diagnostic, GraphSpec, SpecError, dump, load, render
+from graphspec import Diagnostic, Graph, GraphSpec, SpecError, dump, load, render
 from graphspec.declare.base import Declaration
 from graphspec.diagnostics import Span
 from runtime import Optimizer, Step, StepError, StepReport, UpdateReport, build, emit, reopen
@@ -48,6 +48,11 @@ class Section:
 
 SECTIONS = (
     Section(title="Specs", text="`from graphspec import ...`", parts=(load, dump, GraphSpec)),
+    Section(
+        title="Specs from Python",
+        text="`from graphspec import ...`; [the page about Python](python.md) says what values, models and ops are.",
+        parts=(Graph,),
+    ),
     Section(
         title="Problems",
         text="`from graphspec import ...`; a `Span` comes with a diagnostic. Every code has [a page](errors/).",
@@ -168,7 +173,8 @@ def _write_signature(node: ast.FunctionDef, name: str) -> Iterator[str]:
     places = [_spell(each, given.defaults[at - bare] if at >= bare else None) for at, each in enumerate(given.args)]
     named = [_spell(each, default) for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
     star = [f"*{_spell(given.vararg, None)}"] if given.vararg else ["*"] if named else []
-    parts = [*(each for each in places if each != "self"), *star, *named]
+    rest = [f"**{_spell(given.kwarg, None)}"] if given.kwarg else []
+    parts = [*(each for each in places if each != "self"), *star, *named, *rest]
     returned = ast.unparse(node.returns)
     whole = f"{name}({', '.join(parts)}) -> {returned}"
     lines = [whole] if len(whole) <= WIDEST else [f"{name}(", *(f"    {each}," for each in parts), f") -> {returned}"]

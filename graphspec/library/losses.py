@@ -1,0 +1,265 @@
+"""Losses.
+
+`python -m tests.graphspec.functions` writes this file.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Unpack
+
+from graphspec.python.values import Fields, Number, Operand, Value, apply
+
+
+def cross_entropy(
+    logits: Operand,
+    target: Operand,
+    *,
+    axis: int | None = None,
+    label_smoothing: Number | None = None,
+    ignore_index: int | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `cross_entropy`: -log softmax(logits) at the target class, or against target probabilities.
+
+    axis: the axis of the classes (default 1)
+    label_smoothing: probability spread evenly over all classes (default 0)
+    ignore_index: a class index that is left out of sum and count
+    """
+    return apply(
+        "cross_entropy",
+        "loss",
+        [logits, target],
+        {"axis": axis, "label_smoothing": label_smoothing, "ignore_index": ignore_index, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def nll(
+    log_probabilities: Operand,
+    target: Operand,
+    *,
+    ignore_index: int | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `nll`: minus the log-probability of the target class.
+
+    ignore_index: a class index that is left out of sum and count
+    """
+    return apply(
+        "nll",
+        "loss",
+        [log_probabilities, target],
+        {"ignore_index": ignore_index, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def bce(
+    probabilities: Operand,
+    target: Operand,
+    *,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `bce`: binary cross-entropy of probabilities."""
+    return apply(
+        "bce", "loss", [probabilities, target], {"reduction": reduction}, {**fields, "weight": weight, "lazy": lazy}
+    )
+
+
+def bce_with_logits(
+    logits: Operand,
+    target: Operand,
+    *,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `bce_with_logits`: binary cross-entropy of logits."""
+    return apply(
+        "bce_with_logits",
+        "loss",
+        [logits, target],
+        {"reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def mse(
+    prediction: Operand,
+    target: Operand,
+    *,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `mse`: squared difference."""
+    return apply(
+        "mse", "loss", [prediction, target], {"reduction": reduction}, {**fields, "weight": weight, "lazy": lazy}
+    )
+
+
+def l1(
+    prediction: Operand,
+    target: Operand,
+    *,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `l1`: absolute difference."""
+    return apply(
+        "l1", "loss", [prediction, target], {"reduction": reduction}, {**fields, "weight": weight, "lazy": lazy}
+    )
+
+
+def huber(
+    prediction: Operand,
+    target: Operand,
+    *,
+    delta: Number | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `huber`: half the squared difference up to delta, linear beyond.
+
+    delta: where the square becomes a line (default 1)
+    """
+    return apply(
+        "huber",
+        "loss",
+        [prediction, target],
+        {"delta": delta, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def kl_div(
+    student: Operand,
+    teacher: Operand,
+    *,
+    temperature: Number | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `kl_div`: KL(teacher || student) of two sets of logits, mean over the batch.
+
+    temperature: divisor of both logits (default 1)
+    """
+    return apply(
+        "kl_div",
+        "loss",
+        [student, teacher],
+        {"temperature": temperature, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def hinge(
+    score: Operand,
+    target: Operand,
+    *,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `hinge`: max(0, 1 - target * score) with targets -1 and 1."""
+    return apply("hinge", "loss", [score, target], {"reduction": reduction}, {**fields, "weight": weight, "lazy": lazy})
+
+
+def cosine(
+    a: Operand,
+    b: Operand,
+    *,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `cosine`: 1 - cosine similarity of rows."""
+    return apply("cosine", "loss", [a, b], {"reduction": reduction}, {**fields, "weight": weight, "lazy": lazy})
+
+
+def nt_xent(
+    a: Operand,
+    b: Operand,
+    *,
+    temperature: Number | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `nt_xent`: SimCLR's contrastive loss of two views.
+
+    temperature: divisor of the similarities (default 0.5)
+    """
+    return apply(
+        "nt_xent",
+        "loss",
+        [a, b],
+        {"temperature": temperature, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def wasserstein(
+    score: Operand,
+    *,
+    sign: Number | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `wasserstein`: sign times the mean score.
+
+    sign: 1 or -1 (default 1)
+    """
+    return apply(
+        "wasserstein",
+        "loss",
+        [score],
+        {"sign": sign, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def super_loss(
+    losses: Operand,
+    *,
+    threshold: Number | None = None,
+    regularization: Number | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `super_loss`: per-sample losses, weighted by confidence.
+
+    threshold: threshold of a loss (default: the mean of the batch)
+    regularization: how slowly the weights change (default 1)
+    """
+    return apply(
+        "super_loss",
+        "loss",
+        [losses],
+        {"threshold": threshold, "regularization": regularization, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )

@@ -1,0 +1,267 @@
+"""The document that a graph declares, with the places of its parts in Python files."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from graphspec.declare.fields import is_name
+from graphspec.diagnostics import Span
+from graphspec.python.records import Entry, Recorder, Ref, find_refs
+from graphspec.python.sites import Site
+from graphspec.python.values import Value
+from graphspec.read.builder import Path, Plain
+from graphspec.read.source import Document, Place
+from graphspec.write.formula import Called, Operand, write_formula
+
+_INLINE = {"update": "loss", "gradient": "gradient"}
+"""The fields that take an expression, by the kinds of ops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """Fields of the document itself, and the call that gave them."""
+
+    fields: Mapping[str, object]
+    site: Site
+
+
+def write_document(recorder: Recorder, *headers: Header) -> Document:
+    """Return the document of everything that was recorded; raise ArgumentError for what no document holds."""
+    return _Writer(recorder, headers).write()
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Names entries and writes them."""
+
+    recorder: Recorder
+    headers: tuple[Header, ...]
+    inlined: set[Entry] = field(default_factory=set[Entry])
+    names: dict[Entry, str] = field(default_factory=dict[Entry, str])
+    results: dict[Entry, tuple[str, ...]] = field(default_factory=dict[Entry, "tuple[str, ...]"])
+    places: dict[Path, Place] = field(default_factory=dict[Path, Place])
+
+    def write(self) -> Document:
+        """Return the document."""
+        self._find_inlined()
+        self._name_all()
+        first = self.headers[0].site.span
+        data: dict[str, Plain] = {"graphspec": 1}
+        self.places[()] = Place(key=None, value=first)
+        for header in self.headers:
+            for key, each in header.fields.items():
+                data[key] = self._spell(each, header.site)
+            self._place((), header.fields, header.site)
+        for entry in self.recorder.entries:
+            if entry in self.inlined:
+                continue
+            section, name = data.setdefault(entry.section, {}), self.names[entry]
+            assert isinstance(section, dict)
+            fields = self._write_entry(entry)
+            section[name] = fields
+            path = (entry.section, name)
+            self.places[path] = Place(key=entry.site.span, value=entry.site.span)
+            self._place(path, fields, entry.site, entry.positional)
+            if "expr" in fields:
+                self.places[*path, "expr"] = Place(key=entry.site.span, value=entry.site.span)
+        texts = self.recorder.sources.texts
+        return Document(file=first.file, text=texts.get(first.file, ""), data=data, places=self.places, others=texts)
+
+    def _find_inlined(self) -> None:
+        """Find the values that are used once, and there as a part of an expression."""
+        uses, inside = Counter[Entry](), set[Entry]()
+        held = [header.fields for header in self.headers]
+        for fields, site in ((fields, header.site) for fields, header in zip(held, self.headers, strict=True)):
+            uses.update(each.entry for each in find_refs(fields, site, self.recorder) for _ in range(2))
+        for entry in self.recorder.entries:
+            slot = entry.fields.get(_INLINE.get(entry.kind, ""))
+            refs = [each.entry for each in find_refs(entry.fields, entry.site, self.recorder)]
+            operands = entry.formula.operands if entry.formula is not None else ()
+            parts = [each.entry for each in operands if isinstance(each, Value)]
+            uses.update([*refs, *parts])
+            inside |= {*(parts if entry.is_text else ()), *([slot.entry] if isinstance(slot, Value) else ())}
+        self.inlined |= {each for each in inside if each.is_free and uses[each] == 1}
+
+    def _name_all(self) -> None:
+        """Name what has no name given: after what it is assigned to, else by its kind and a number."""
+        ours = [entry for entry in self.recorder.entries if entry not in self.inlined]
+        taken = {f"{entry.scope}{entry.name}" for entry in ours if entry.name is not None}
+        taken |= {f"{entry.scope}{each}" for entry in ours if entry.are_given for each in entry.results}
+
+        def claim(wanted: str) -> str:
+            """Return a name, with a number where it is taken."""
+            number = 1
+            while (name := wanted if number == 1 else f"{wanted}_{number}") in taken:
+                number += 1
+            taken.add(name)
+            return name
+
+        for entry in ours:  # before what is numbered
+            if entry.name is not None:
+                self.names[entry] = f"{entry.scope}{entry.name}"
+            elif entry.assigned is not None:
+                self.names[entry] = claim(f"{entry.scope}{entry.assigned}")
+            if entry.are_given:
+                self.results[entry] = tuple(f"{entry.scope}{each}" for each in entry.results)
+            elif entry.results and None not in entry.results:
+                self.results[entry] = tuple(claim(f"{entry.scope}{each}") for each in entry.results)
+        counts = Counter[str]()
+
+        def number(kind: str) -> str:
+            """Return the next free name of a kind."""
+            while True:
+                counts[kind] += 1
+                if (name := f"{kind}_{counts[kind]}") not in taken:
+                    taken.add(name)
+                    return name
+
+        for entry in ours:
+            if entry not in self.names:
+                self.names[entry] = number(f"{entry.scope}{entry.kind}")
+            if entry.results and entry not in self.results:
+                self.results[entry] = tuple(number(f"{self.names[entry]}_value") for _ in entry.results)
+
+    def _find_name(self, ref: Ref, *, op: bool = False) -> str:
+        """Return the name of a value, or of the op that gives it."""
+        entry = ref.entry
+        if op or ref.result is None:
+            return self.names[entry]
+        if isinstance(ref.result, int):
+            return self.results[entry][ref.result]
+        loss = entry.fields.get("loss")
+        if isinstance(loss, Value) and loss.entry not in self.inlined:
+            return self._find_name(loss)
+        if isinstance(loss, str) and all(map(is_name, loss.split("."))):
+            return loss
+        return f"{self.names[entry]}.loss"
+
+    def _write_entry(self, entry: Entry) -> dict[str, Plain]:
+        """Return the fields of an entry."""
+        fields: dict[str, Plain] = {}
+        for key, each in entry.fields.items():
+            if isinstance(each, Value) and each.entry in self.inlined:
+                fields[key] = write_formula(self._read(each.entry))
+            else:
+                fields[key] = self._spell(each, entry.site, key)
+        if entry.results:
+            fields["outputs"] = self._write_outputs(entry)
+        if entry.formula is None:
+            return fields
+        parts = [each for each in entry.formula.operands if isinstance(each, Value) and each.entry in self.inlined]
+        if entry.is_text and (parts or entry.formula.is_operator or entry.is_written):
+            return {"expr": write_formula(self._read(entry)), **fields}
+        formula = entry.formula
+        options = {key: self._spell(each, entry.site) for key, each in formula.options.items()}
+        reduction = (
+            {"reduction": options.pop("reduction")} if formula.family == "loss" and "reduction" in options else {}
+        )
+        inputs = [self._spell(each, entry.site) for each in formula.operands]
+        called: dict[str, Plain] = {formula.family: formula.function, "inputs": inputs}
+        return {**called, **({"args": options} if options else {}), **reduction, **fields}
+
+    def _write_outputs(self, entry: Entry) -> Plain:
+        """Return the names of results, each with its tap where it has one."""
+        given = entry.fields.get("outputs")
+        listed = cast("Sequence[object]", given) if isinstance(given, list | tuple) else (None,) * len(entry.results)
+        named: list[Plain] = []
+        for name, each in zip(self.results[entry], listed, strict=True):
+            taps = list(cast("Mapping[str, object]", each).values()) if isinstance(each, Mapping) else []
+            named.append({name: self._spell(taps[0], entry.site)} if taps else name)
+        return named
+
+    def _read(self, entry: Entry) -> Called:
+        """Return the formula of an entry with those of its parts."""
+        assert entry.formula is not None
+        operands: list[Operand] = []
+        for each in entry.formula.operands:
+            if isinstance(each, Value):
+                operands.append(self._read(each.entry) if each.entry in self.inlined else self._find_name(each))
+            elif isinstance(each, int | float):
+                operands.append(each)
+        return Called(function=entry.formula.function, operands=tuple(operands), options=entry.formula.options)
+
+    def _spell(self, value: object, site: Site, key: str = "") -> Plain:
+        """Return plain data; raise ArgumentError for what no document holds."""
+        match value:
+            case Ref():
+                self.recorder.require_own(value, site)
+                return self._find_name(value, op=key in ("after", "every"))
+            case None | bool():
+                return value
+            case str():
+                return value.replace("${", "$${")  # there are no variables
+            case int():
+                return int(value)
+            case float():
+                return float(value)
+            case Mapping():
+                items = cast("Mapping[object, object]", value).items()
+                return {str(name): self._spell(each, site) for name, each in items}
+            case list() | tuple():
+                return [self._spell(each, site, key) for each in cast("Sequence[object]", value)]
+            case _:
+                pass
+        help = "write texts, lists, dictionaries, and numbers, those of other libraries as `int(x)` or `float(x)`"
+        raise self.recorder.error(site, f"a spec cannot hold a {type(value).__name__}", help)
+
+    def _place(self, path: Path, fields: Mapping[str, object], site: Site, positional: Sequence[str] = ()) -> None:
+        """Find the places of fields among the arguments of a call."""
+        if not isinstance(site.node, ast.Call):
+            return
+        args = fields.get("args")
+        for keyword in site.node.keywords:
+            if keyword.arg is None:
+                continue
+            name = keyword.arg.rstrip("_")
+            nested = name not in fields and isinstance(args, Mapping) and name in args
+            own: Path = (*path, "args", name) if nested else (*path, name)
+            self._place_keyword(own, keyword, site)
+        for index, node in enumerate(site.node.args):
+            if isinstance(node, ast.Starred):
+                break
+            own = (*path, positional[index]) if index < len(positional) else (*path, "inputs", index - len(positional))
+            self._place_value(own, node, site)
+
+    def _place_keyword(self, path: Path, keyword: ast.keyword, site: Site) -> None:
+        self._place_value(path, keyword.value, site)
+        whole = self.recorder.sources.span(site, keyword)
+        end = whole.column + len(keyword.arg or "")
+        key = Span(file=whole.file, line=whole.line, column=whole.column, end_line=whole.line, end_column=end)
+        self.places[path] = Place(key=key, value=self.places[path].value)
+
+    def _place_value(self, path: Path, node: ast.expr, site: Site) -> None:
+        """Find the places of a value and of what it is made of."""
+        span = self.recorder.sources.span(site, node)
+        self.places[path] = Place(key=None, value=span)
+        for key, key_node, inner in _find_parts(node):
+            if isinstance(key_node, ast.keyword):
+                self._place_keyword((*path, key), key_node, site)
+                continue
+            self._place_value((*path, key), inner, site)
+            if key_node is not None:
+                place = self.recorder.sources.span(site, key_node)
+                self.places[*path, key] = Place(key=place, value=self.places[*path, key].value)
+
+
+def _find_parts(node: ast.expr) -> Iterator[tuple[str | int, ast.expr | ast.keyword | None, ast.expr]]:
+    """Yield the parts of a collection or the keyword arguments of a call: key, its syntax, and that of the value."""
+    match node:
+        case ast.Dict():
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str | int):
+                    yield str(key.value), key, value
+        case ast.List() | ast.Tuple():
+            for index, each in enumerate(node.elts):
+                if isinstance(each, ast.Starred):
+                    return
+                yield index, None, each
+        case ast.Call():
+            for keyword in node.keywords:
+                if keyword.arg is not None:
+                    yield keyword.arg.rstrip("_"), keyword, keyword.value
+        case _:
+            pass

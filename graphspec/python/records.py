@@ -1,0 +1,183 @@
+"""What a graph was told: entries with the places where they are declared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, cast
+
+from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.limits import Limits
+from graphspec.python.sites import Site, Sources
+
+Section: TypeAlias = Literal["inputs", "state", "models", "ops"]
+_DEEPEST = Limits().depth
+
+
+class ArgumentError(SpecError, TypeError):
+    """An argument that cannot be part of a graph: what was found, where, and what to write instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formula:
+    """A call or a loss of the library on operands, which may be formulas of their own."""
+
+    function: str
+    family: Literal["call", "loss"]
+    operands: tuple[object, ...]
+    options: Mapping[str, object]
+    is_operator: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        """Return whether an expression can hold it: schedules and literals such as `true` are for ops."""
+        numbers = [each for each in self.operands if not isinstance(each, Ref)]
+        return all(_is_literal(each) for each in numbers) and not any(
+            isinstance(each, Mapping) for each in self.options.values()
+        )
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Entry:
+    """Something declared: an input, a state, a model or an op."""
+
+    section: Section
+    kind: str
+    site: Site
+    fields: dict[str, object]
+    name: str | None = None
+    """The name that it is given."""
+    assigned: str | None = None
+    """The name that it is assigned to."""
+    scope: str = ""
+    """What is put before its names."""
+    results: tuple[str | None, ...] = ()
+    """The names of several results, as far as they are known."""
+    are_given: bool = False
+    """Whether these names are given, not assigned."""
+    formula: Formula | None = None
+    weight: int = 1
+    """How many operations an expression of it has."""
+    is_written: bool = False
+    """Whether it is written as an expression, even if it is one call alone."""
+    pinned: bool = False
+    """Whether it is an op of its own in any case."""
+    positional: tuple[str, ...] = ()
+    """The fields that positional arguments are; those that follow are inputs."""
+
+    @property
+    def is_text(self) -> bool:
+        """Return whether it can be written as an expression."""
+        return self.formula is not None and self.formula.is_text and not self.fields.keys() & {"weight", "lazy"}
+
+    @property
+    def is_free(self) -> bool:
+        """Return whether it may become part of the expression of what uses it."""
+        is_plain = self.name is None and self.assigned is None and not self.fields and not self.results
+        return self.is_text and is_plain and not self.pinned
+
+
+@dataclass(slots=True, kw_only=True)
+class Recorder:
+    """What one graph has been told, in order."""
+
+    title: str
+    sources: Sources = field(default_factory=Sources)
+    entries: list[Entry] = field(default_factory=list[Entry])
+    scope: str = ""
+    _taken: dict[str, Site] = field(default_factory=dict[str, Site])
+
+    def add(self, entry: Entry) -> Entry:
+        """Record an entry; raise SpecError for a name that is taken, and for values of another graph."""
+        entry.scope = self.scope
+        for ref in find_refs([entry.fields, *(entry.formula.operands if entry.formula else ())], entry.site, self):
+            self.require_own(ref, entry.site)
+        for name in (entry.name, *(entry.results if entry.are_given else ())):
+            self._take(name, entry.site)
+        self.entries.append(entry)
+        return entry
+
+    @contextmanager
+    def open(self, name: str) -> Generator[None]:
+        """Put a name before those of all entries until it is closed."""
+        before, self.scope = self.scope, f"{self.scope}{name}."
+        try:
+            yield
+        finally:
+            self.scope = before
+
+    def rename(self, entry: Entry, fields: dict[str, object], site: Site) -> None:
+        """Make an op of its own of an expression."""
+        name = fields.pop("name", None)
+        self._take(name, site)
+        entry.name, entry.assigned, entry.site = cast("str | None", name), site.name, site
+        entry.fields, entry.is_written, entry.pinned = fields, True, True
+
+    def require_own(self, ref: Ref, site: Site) -> None:
+        """Raise ArgumentError for what belongs to another graph."""
+        if ref.recorder is not self:
+            message = f"{ref!r} is of another graph, {ref.recorder.title!r}"
+            help = f"declare it in the graph {self.title!r}, too: graphs share nothing"
+            raise self.error(site, message, help)
+
+    def error(self, site: Site, message: str, help: str) -> ArgumentError:
+        """Return the error for an argument."""
+        return ArgumentError([Diagnostic(code="GS275", message=message, span=site.span, help=help)], self.sources.texts)
+
+    def _take(self, name: object, site: Site) -> None:
+        if name is None:
+            return
+        if not isinstance(name, str):
+            raise self.error(site, f"a name is a text, found {describe(name)}", "write `name='fake'`")
+        full = f"{self.scope}{name}"
+        if full in self._taken:
+            label = f"first declared at {self._taken[full].span.place}"
+            message = f"'{full}' is declared twice"
+            help = "inputs, states, models, ops and values share one namespace: rename one of them"
+            found = Diagnostic(code="GS101", message=message, span=site.span, label=label, help=help)
+            raise SpecError([found], self.sources.texts)
+        self._taken[full] = site
+
+
+class Ref:
+    """Something that a graph has a name for."""
+
+    __slots__ = ("entry", "recorder", "result")
+
+    def __init__(self, recorder: Recorder, entry: Entry, result: int | Literal["loss"] | None = None) -> None:
+        self.recorder, self.entry, self.result = recorder, entry, result
+
+    def __repr__(self) -> str:
+        entry = self.entry
+        own = entry.results[self.result] if isinstance(self.result, int) else entry.name or entry.assigned
+        return f"<{entry.kind} {f'{entry.scope}{own}' if own else 'without a name'}>"
+
+
+def find_refs(value: object, site: Site, recorder: Recorder, depth: int = 0) -> Iterator[Ref]:
+    """Yield what a field mentions."""
+    if depth > _DEEPEST:
+        raise recorder.error(
+            site, f"collections are nested more than {_DEEPEST} deep", "does one of them contain itself?"
+        )
+    match value:
+        case Ref():
+            yield value
+        case Mapping():
+            for each in cast("Mapping[object, object]", value).values():
+                yield from find_refs(each, site, recorder, depth + 1)
+        case list() | tuple():
+            for each in cast("Sequence[object]", value):
+                yield from find_refs(each, site, recorder, depth + 1)
+        case _:
+            pass
+
+
+def _is_literal(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def describe(value: object) -> str:
+    """Return what a value is called in messages."""
+    return repr(value) if isinstance(value, Ref) else f"a {type(value).__name__}"
