@@ -114,7 +114,7 @@ def expand_formulas(document: Document) -> Document:
     problems: list[Diagnostic] = []
     changed: dict[str, Plain] = {}
     models = _find_keys(data, "models")
-    if isinstance(ops := data.get("ops"), dict):
+    if isinstance(ops := data.get("ops"), dict) and any(map(_has_formula, ops.values())):
         names = frozenset(chain(_find_values(data, "inputs"), _find_values(data, "state"), _find_values(data, "ops")))
         known = _Known(values=names, uses=_find_uses(ops), variables=_find_keys(data, "vars"), models=models)
         changed["ops"] = _Expander(document, ("ops",), known, places, problems).run(ops)
@@ -134,6 +134,18 @@ def expand_formulas(document: Document) -> Document:
     if problems:
         raise SpecError(dict.fromkeys(problems[:MOST_PROBLEMS]), document.texts)
     return replace(document, data={**data, **changed}, places=Overlaid(document.places, places)) if places else document
+
+
+def _has_formula(op: Plain) -> bool:
+    """Return whether an op is an expression, or has one where a loss is named."""
+    if not isinstance(op, dict):
+        return False
+    return "expr" in op or _is_formula(op.get("loss") if "update" in op else op.get("gradient"))
+
+
+def _is_formula(text: Plain) -> bool:
+    """Return whether a text that names a value is an expression instead."""
+    return isinstance(text, str) and bool(text.strip()) and _NAME.fullmatch(text) is None
 
 
 def _find_values(data: Mapping[str, Plain], section: str) -> Iterator[str]:
@@ -256,7 +268,7 @@ class _Expander:
         keys = ("loss",) if "update" in kinds else ("gradient",) if "gradient" in kinds else ()
         for key in keys:
             text = op.get(key)
-            if isinstance(text, str) and text.strip() and _NAME.fullmatch(text) is None:
+            if isinstance(text, str) and _is_formula(text):
                 return _Formula(holder=name, root=LOSS.format(name), text=text, path=(*path, key), given={})
         return None
 
