@@ -104,6 +104,16 @@ class Step:
         declared = {each.name: each for each in built.plan.program.optimizers}
         self._optimizers = {name: Optimizer(declared[name], each) for name, each in built.optimizers.items()}
 
+    def __repr__(self) -> str:
+        """Return what it is a step of, on one line.
+
+        >>> step
+        <Step of simultaneous-gan on cpu: 2 models, 35,393 parameters; torch>
+        """
+        sizes, program = self.sizes, self.plan.program
+        models = f"{len(sizes)} {'model' if len(sizes) == 1 else 'models'}, {sum(sizes.values()):,} parameters"
+        return f"<Step of {program.name} on {self.device}: {models}; {program.backend}>"
+
     @property
     def plan(self) -> Plan:
         """Return the plan, compiled with the observed traits of user classes."""

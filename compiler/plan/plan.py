@@ -10,6 +10,7 @@ from compiler.ir.value import Object
 from compiler.plan import diagram, explain, json, summary, why_not
 from compiler.plan import text as printer
 from compiler.plan.compiled_step import CompiledStep
+from graphspec.declare.ops import UpdateOp
 
 if TYPE_CHECKING:
     import networkx
@@ -25,6 +26,17 @@ class Plan(CompiledStep):
     >>> plan.spec.name, plan.program.backend, plan.warnings
     ('simultaneous-gan', 'torch', ())
     """
+
+    def __repr__(self) -> str:
+        """Return what it is a plan of, on one line.
+
+        >>> plan
+        <Plan of simultaneous-gan: 2 updates, modes train, eval; torch, order fewest>
+        """
+        updates = sum(isinstance(op, UpdateOp) for op in self.spec.ops.values())
+        modes = ", ".join(program.mode for program in self.program.modes)
+        size = f"{updates} {'update' if updates == 1 else 'updates'}, modes {modes}"
+        return f"<Plan of {self.spec.name}: {size}; {self.program.backend}, order {self.program.order}>"
 
     def __str__(self) -> str:
         """Return the train plan as text."""

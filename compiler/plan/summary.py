@@ -22,10 +22,12 @@ def summarize(plan: CompiledStep) -> str:
     """Return what a train step does as text; of a spec without updates, what its first mode does."""
     program = plan.program
     mode = next((each for each in program.modes if each.mode == "train"), program.modes[0])
+    graphs = plan.graphs_of(mode.mode).values()
+    decisions = (f"{each.code:<13}{each.text}" for graph in graphs for each in graph.decisions if each.code in WAITING)
     sections = {
         "models": list(_list_models(plan)),
         "written": list(_list_writes(plan, mode)),
-        "what waits, is kept or is cloned": list(_list_decisions(plan, mode)),
+        "what waits, is kept or is cloned": list(dict.fromkeys(decisions)),
     }
     lines = [f"{program.name}: {mode.mode} step for {program.backend}, order {program.order}"]
     lines += _draw_turns(plan, mode)
@@ -52,35 +54,21 @@ def _list_models(plan: CompiledStep) -> Iterator[str]:
     rows: dict[str, str] = {}
     for model in plan.program.models:
         steppers = [name for name, op in ops.items() if isinstance(op, UpdateOp) and model.name in op.update]
-        followers = [(name, op) for name, op in ops.items() if _find_target(op) == model.name]
         rules = [_format_optimizer(each) for each in plan.program.optimizers if model.name in each.models]
         parts = [f"trained by {', '.join(steppers)} ({'; '.join(rules)})"] if steppers else []
-        parts += [f"{_format_source(op)} ({name})" for name, op in followers]
+        for name, op in ops.items():
+            if isinstance(op, EmaOp | CopyOp) and op.into == model.name:
+                source = f"follows {op.ema}" if isinstance(op, EmaOp) else f"a copy of {op.copy_}"
+                parts.append(f"{source} ({name})")
         rows[model.name] = "; ".join(parts) or "stays as it is"
     yield from _align(rows)
 
 
-def _find_target(op: Op) -> str | None:
-    """Return the model that an average or a copy is written into."""
-    return op.into if isinstance(op, EmaOp | CopyOp) else None
-
-
-def _format_source(op: Op) -> str:
-    """Return in words what is written into a model."""
-    match op:
-        case EmaOp():
-            return f"follows {op.ema}"
-        case CopyOp():
-            return f"a copy of {op.copy_}"
-        case _:
-            return ""
-
-
 def _format_optimizer(optimizer: OptimizerDecl) -> str:
     """Return a rule and its learning rate."""
-    rate = optimizer.options.get("lr")
+    rate, rule = optimizer.options.get("lr"), optimizer.rule.split(":")[-1]
     text = format_schedule(rate) if isinstance(rate, ScheduleDecl) else f"{rate:g}" if isinstance(rate, float) else ""
-    return f"{optimizer.rule.rpartition(':')[2]}, lr {text}" if text else optimizer.rule.rpartition(":")[2]
+    return f"{rule}, lr {text}" if text else rule
 
 
 def _list_writes(plan: CompiledStep, mode: ModeProgram) -> Iterator[str]:
@@ -111,15 +99,6 @@ def _describe(op: Op) -> str:
             return f"{op.assign} from {op.value}"
         case _:
             return op.kind
-
-
-def _list_decisions(plan: CompiledStep, mode: ModeProgram) -> Iterator[str]:
-    """Yield the decisions that cost something, each once."""
-    graphs = plan.graphs_of(mode.mode).values()
-    texts = {
-        f"{each.code:<13}{each.text}": None for graph in graphs for each in graph.decisions if each.code in WAITING
-    }
-    yield from texts
 
 
 def _align(rows: Mapping[str, str]) -> Iterator[str]:

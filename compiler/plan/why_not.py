@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.plan.compiled_step import CompiledStep
 from graphspec.diagnostics import escape
@@ -42,11 +41,8 @@ def _explain_graph(graph: StepGraph, op: str, way: Way) -> Iterator[str]:
         for other in nearest:
             before = way == "earlier"
             shift = f"{'before' if before else 'after'} {graph.nodes[other].label}"
-            yield f"{shift}: {_tell(graph, others[other])}{_point(graph.nodes[other])}"
-
-
-def _point(node: Instruction) -> str:
-    return f" ({node.place})" if node.place else ""
+            place_of = graph.nodes[other].place
+            yield f"{shift}: {_tell(graph, others[other])}" + (f" ({place_of})" if place_of else "")
 
 
 def _tell(graph: StepGraph, edge: Edge) -> str:

@@ -219,7 +219,7 @@ def cut(use: FunctionUse) -> tuple[TensorType, ...]:
 
 
 def subscript(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type subscript: an index removes its axis, a slice shortens it, None is a new one; the axes behind stay.
+    """Type subscript: an index removes its axis, a slice shortens it, None is a new one; the axes after it stay.
 
     Slices clamp as Python's; one that surely takes nothing is refused, as are an index outside a known size and more
     indices and slices than axes.

@@ -29,7 +29,7 @@ SECOND = ("loss", "copy")
 
 
 EXPANDED = ("expr", "use")
-"""What stands for ops in a document: an expression, and a use of a block."""
+"""What becomes ops in a document: an expression, and a use of a block."""
 
 
 def _tag(value: object) -> str | None:
@@ -157,7 +157,7 @@ class GraphSpec(Declaration):
     def _fill(self) -> GraphSpec:
         """Write the defaults of `compat`, and what schedules leave out: all else sees options and knows of neither.
 
-        A loss that is written in an update or a gradient runs in its modes and for its data sets.
+        A loss that is written in an update or a gradient runs in its modes.
         """
         models = {name: fill_model(model, self.compat) for name, model in self.models.items()}
         ops = {name: fill_op(op, self.compat) for name, op in self.ops.items()}
@@ -166,7 +166,7 @@ class GraphSpec(Declaration):
             holder = holders.get(op.expr or "") if isinstance(op, CallOp | LossOp) else None
             if holder is not None:
                 mode = holder.default_modes if holder.mode is None and isinstance(holder, UpdateOp) else holder.mode
-                ops[name] = op.model_copy(update={"mode": mode, "dataset": holder.dataset})
+                ops[name] = op.model_copy(update={"mode": mode})
         # Frozen for all other code; the constructor would lose a copy.
         object.__setattr__(self, "models", models)
         object.__setattr__(self, "ops", ops)

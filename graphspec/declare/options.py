@@ -90,7 +90,7 @@ def accepts(option: Option, value: object) -> bool:
 
 
 def find_remedy(option: Option, value: object) -> str:
-    """Return what to write instead of a value, where its kind tells; nothing for a value that the option takes."""
+    """Return what to write instead of a value, where its kind says so; nothing for a value that the option takes."""
     if option.kind == "subscript":
         try:
             read_subscript(value)

@@ -38,7 +38,7 @@ WHOLE = Slice()
 
 @dataclass(frozen=True, slots=True)
 class Subscript:
-    """What stands between the brackets; axes behind the last place stay as they are."""
+    """What stands between the brackets; axes after the last place stay as they are."""
 
     places: tuple[Place, ...]
 
@@ -61,7 +61,7 @@ class SubscriptError(ValueError):
 
 
 def read_subscript(written: object) -> Subscript:
-    """Return the subscript that a text, or an integer alone, stands for; raise :class:`SubscriptError`."""
+    """Return the subscript that a text, or an integer alone, means; raise :class:`SubscriptError`."""
     if isinstance(written, bool) or not isinstance(written, str | int):
         raise SubscriptError('write it as a text: `at: ":, 0"`')
     return Subscript(tuple(_read_place(part.strip()) for part in str(written).split(",")))

@@ -79,7 +79,11 @@ class _Binder:
         """Ops that make outputs constants, by their names."""
         self._scopes: dict[str, _Scope] = {}
         self._names = frozenset(use.name for use in expansion.uses)
-        writes = {name: use for name, use in expansion.copies.items() if _is_write(self._ops[name])}
+        writes = {
+            name: use
+            for name, use in expansion.copies.items()
+            if isinstance(op := self._ops[name], dict) and not WRITES.isdisjoint(find_kinds(op))
+        }
         self._writing = frozenset((*writes, *(each.name for use in writes.values() for each in find_outer(use))))
         """The ops that write, and the uses of blocks in which one does."""
         self._unsound: set[str] = set()
@@ -224,7 +228,9 @@ class _Binder:
             data = _put(data, reference.path, self._resolve(reference, name, scope))
         data = self._follow_uses(data)
         if isinstance(op, UseOp):  # what a use replaces is replaced in the blocks that it holds, too
-            models: dict[str, Plain] = {**scope.op.models, **{key: _find_model(data, key) for key in op.models}}
+            named = data.get("models")
+            inner = named if isinstance(named, dict) else {}
+            models: dict[str, Plain] = {**scope.op.models, **{key: inner[key] for key in op.models}}
             held: dict[str, Plain] = {**data, "models": models}
             data = held
         if "outputs" in data:
@@ -318,11 +324,6 @@ class _Binder:
         self._problems.append(Diagnostic(code=code, message=message, span=span, label=label, help=help))
 
 
-def _is_write(data: Plain) -> bool:
-    """Return whether an op writes."""
-    return isinstance(data, dict) and not WRITES.isdisjoint(find_kinds(data))
-
-
 def _parse(data: Plain) -> OpBase | None:
     """Return an op; None for what is none, which is reported where all ops are read."""
     if not isinstance(data, dict):
@@ -380,13 +381,6 @@ def _rename(outputs: Plain, known: Mapping[str, str]) -> Plain:
             return taps
         case _:
             return outputs
-
-
-def _find_model(data: Mapping[str, Plain], key: str) -> Plain:
-    """Return the model that a use puts in place of one."""
-    models = data["models"]
-    assert isinstance(models, dict)
-    return models[key]
 
 
 def _listed(value: Plain) -> list[Plain]:

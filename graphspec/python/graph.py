@@ -41,7 +41,7 @@ class Graph(Randoms):
 
     What is not given a name is named after what it is assigned to, else by its kind and a number. Operators on values,
     and functions of `graphspec.library`, are expressions. All options have the names of the language; those that are
-    Python's words have an underscore behind (``class_``, ``from_``).
+    Python's words have an underscore after them (``class_``, ``from_``).
 
     >>> from graphspec import Graph, dump
     >>> from graphspec.library import mse, sgd

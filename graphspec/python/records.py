@@ -1,4 +1,4 @@
-"""What a graph was told: entries with the places where they are declared."""
+"""What a graph declares: entries with the places where they are declared."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Entry:
 
 @dataclass(slots=True, kw_only=True)
 class Recorder:
-    """What one graph has been told, in order."""
+    """What one graph declares, in order."""
 
     title: str
     sources: Sources = field(default_factory=Sources)

@@ -162,7 +162,7 @@ def _explain_rest(
 
 
 def _explain_colon(content: str, problem: str, line: int, context: int | None) -> SyntaxProblem | None:
-    """Explain a colon without a space after it, at the key or on the line above, whose value then goes on."""
+    """Explain a colon without a space after it, at the key or on the line above, whose value then continues."""
     above = content.rfind("\n", 0, max(len(content[:line].rstrip()), 0)) + 1
     starts = {"mapping values are not allowed in this context": above, "could not find expected ':'": context}
     start = starts.get(problem)

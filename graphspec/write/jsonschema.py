@@ -294,7 +294,7 @@ def build_schema() -> Json:
     kept = {name: item for name, item in common.items() if name not in ("schedule", "every", "start", "until")}
     definitions["ScheduleOp"] = {**op, "properties": {**curve, **kept}, "required": ["schedule"]}
     definitions.pop("FunctionName")  # written out with the names of each family
-    for each in (UseOp, FormulaOp):  # what stands for ops, and is none in a finished spec
+    for each in (UseOp, FormulaOp):  # they become ops: a finished spec has none
         schema_of = _read(each.model_json_schema())
         schema_of.pop("$defs", None)
         definitions[each.__name__] = schema_of

@@ -142,7 +142,7 @@ def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None)
             if gates is not None and gate.clock == "writes":  # the others are derived from the step number
                 yield _count_item(("gates", mode.mode, gate.op), gates.counts[mode.mode], gate.op)
             if gates is not None and gate.counted:
-                # Without it nobody knows how many updates were applied before, so that no state may lack it.
+                # Without it there is no telling how many updates were applied before, so that no state may lack it.
                 counted = _count_item(("gates", mode.mode, f"{gate.op}.applied"), gates.applied[mode.mode], gate.op)
                 yield replace(counted, optional=False)
     if gates is not None and gates.watched:

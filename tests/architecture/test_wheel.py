@@ -71,6 +71,11 @@ def test_the_command_answers_where_no_framework_is_installed(commands: Path, tmp
     assert "check" in run(commands / "stepgraph", "--help", cwd=tmp_path)
 
 
+def test_the_pages_of_codes_are_installed(commands: Path, tmp_path: Path) -> None:
+    page = ROOT / "docs" / "errors" / "GS104.md"
+    assert run(commands / "stepgraph", "explain", "GS104", cwd=tmp_path) == page.read_text(encoding="utf-8")
+
+
 def test_the_one_module_imports_no_framework_until_it_is_asked(commands: Path, tmp_path: Path) -> None:
     code = "import stepgraph as sg, sys; print({'numpy', 'pydantic', 'networkx'} & {*sys.modules}, sg.Graph, sg.emit)"
     printed = run(commands / "python", "-c", code, cwd=tmp_path)

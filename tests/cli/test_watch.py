@@ -30,7 +30,12 @@ class Watched:
         command = [sys.executable, "-m", "runtime.cli", "watch", "spec.yaml"]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs in the background ignore it
         )
         self.text = ""
         self.reader = threading.Thread(target=self._read, daemon=True)

@@ -87,7 +87,7 @@ def keep_steps() -> None:
     build, built = api.build, {}
 
     def once(plan: object, **options: object) -> object:
-        key = (repr(plan), options["weights"])
+        key = (repr(plan.spec), repr(plan.program), repr(plan.pace), options["weights"])
         if key not in built:
             built[key] = build(plan, **options)
         return built[key]

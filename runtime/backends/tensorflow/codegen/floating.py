@@ -66,7 +66,7 @@ def takes_floating(instruction: Evaluate, floating: set[str] | frozenset[str]) -
 
 
 def begins_with_tensor(instruction: Evaluate) -> bool:
-    """Return whether the first operand is no number: one has the type of a tensor before it, of none behind it."""
+    """Return whether the first operand is no number: one has the type of a tensor before it, of none after it."""
     return isinstance(_find_arguments(instruction)[0].operand, Ref)
 
 
