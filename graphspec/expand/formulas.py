@@ -19,7 +19,6 @@ from pydantic import BaseModel
 from graphspec.declare.formulas import LOSS, FormulaOp
 from graphspec.declare.graph import find_kinds
 from graphspec.declare.library import CALLS, LOSSES
-from graphspec.declare.ops.base import OpBase
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.expand.copies import check_part
 from graphspec.limits import MOST_PROBLEMS
@@ -71,7 +70,7 @@ NUMERIC: Mapping[str, str] = {"minimum": "min", "maximum": "max"}
 """What calls of two values are for numbers."""
 CHAINED = ("+", "*")
 """Operators that one call has for several operands: `a + b + c`."""
-PASSED_ON = tuple(each for each in ("mode", "dataset", "after") if each in OpBase.model_fields)
+PASSED_ON = ("mode", "dataset", "after")
 """The common fields that all ops of an expression have; a clock is for the last one, which the others run for."""
 _NAME = re.compile(r"\s*([A-Za-z_]|\$\{[^{}]*\})(\w|\.|\$\{[^{}]*\})*\s*", re.ASCII)
 _INDICATOR = re.compile(r"[>|][-+0-9]*[ \t]*(#[^\n]*)?\n|['\"]")
