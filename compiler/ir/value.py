@@ -188,6 +188,8 @@ Object: TypeAlias = dict[str, Json]
 Fields: TypeAlias = Mapping[str, object]
 """What a kind of instruction adds to the published plan: the types of its fields."""
 Names: TypeAlias = list[str]
+Options: TypeAlias = dict[str, object]
+"""Options as JSON: numbers, text, lists and mappings."""
 Inputs: TypeAlias = list[str | float | bool]
 Commits: TypeAlias = Annotated[
     list[Names], Field(description="The write takes place where all verdicts of one of these lists are given.")

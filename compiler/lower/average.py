@@ -37,6 +37,7 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
         source=op.ema,
         target=target,
         decay=decay,
+        half_life="" if op.half_life is None else str(op.half_life),
         buffers=policy,
     )
     return (_follow(blend, context, buffers=policy != "ignore"),)

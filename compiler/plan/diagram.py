@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.ir.instructions import Evaluate
+from compiler.ir.instructions import Evaluate, Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.formula import Lines
+from compiler.plan.text import cells_of
+from compiler.plan.waits import CARRYING
 from graphspec.diagnostics import escape
 
 if TYPE_CHECKING:
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
 _MERMAID = str.maketrans({'"': "'", "`": "'", "<": "#lt;", ">": "#gt;"})
 """Mermaid has no escapes in labels, and reads HTML and Markdown in them."""
-SOLID = (Hazard.DATA, Hazard.RAW)
-"""Edges that carry something; the rest only hold back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def draw_mermaid(plan: CompiledStep, mode: str) -> str:
         lines.append(f"  subgraph {name}")
         ids, lines_of = _name_nodes(name, graph), Lines.of(graph.nodes.values())
         for node in (node for node in graph.sequence if node in ids):
-            text = escape(lines_of.write(graph.nodes[node])).translate(_MERMAID)
+            text = "<br/>".join(escape(line).translate(_MERMAID) for line in _describe(graph.nodes[node], lines_of))
             box = f'(["{text}"])' if graph.nodes[node].is_write else f'["{text}"]'  # writes are rounded
             lines.append(f"    {ids[node]}{box}")
         for arrow in find_arrows(graph):
@@ -56,7 +56,7 @@ def draw_dot(plan: CompiledStep, mode: str) -> str:
         ids, lines_of = _name_nodes(name, graph), Lines.of(graph.nodes.values())
         for node in (node for node in graph.sequence if node in ids):
             style = ", style=bold" if graph.nodes[node].is_write else ""
-            lines.append(f"    {ids[node]} [label={_quote(lines_of.write(graph.nodes[node]))}{style}];")
+            lines.append(f"    {ids[node]} [label={_quote(*_describe(graph.nodes[node], lines_of))}{style}];")
         for arrow in find_arrows(graph):
             style = ", style=dashed" if arrow.dashed else ""
             label = _quote(arrow.label)
@@ -78,7 +78,7 @@ def find_arrows(graph: StepGraph) -> Iterator[Arrow]:
             pairs.setdefault((before, after), []).append(edge)
     for (before, after), edges in pairs.items():
         kinds = dict.fromkeys(edge.hazard.value for edge in edges if edge.hazard is not Hazard.DATA)
-        dashed = not any(edge.hazard in SOLID for edge in edges)
+        dashed = not any(edge.hazard in CARRYING for edge in edges)
         yield Arrow(before=before, after=after, label=", ".join(kinds), dashed=dashed)
 
 
@@ -101,10 +101,16 @@ def _name_nodes(function: str, graph: StepGraph) -> Mapping[str, str]:
     return {name: f"{function}_n{number}" for number, name in enumerate(shown, start=1)}
 
 
-def _quote(text: str) -> str:
-    """Return a string in double quotes."""
-    escaped = escape(text).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _describe(node: Instruction, lines: Lines) -> tuple[str, ...]:
+    """Return the lines of a box: what an instruction does, then the versions it reads and writes."""
+    return tuple(filter(None, (lines.write(node), cells_of(node))))
+
+
+def _quote(*lines: str) -> str:
+    """Return lines as one string in double quotes."""
+    escaped = (escape(line).replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    text = "\\n".join(escaped)
+    return f'"{text}"'
 
 
 def export_network(graph: StepGraph) -> networkx.MultiDiGraph[str]:

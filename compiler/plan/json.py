@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from compiler.ir.diagnose import place_in
 from compiler.ir.instructions import Instruction, RestoreAccumulator, Transform
 from compiler.ir.instructions.base import export_commit
+from compiler.ir.step_graph import Edge
 from compiler.ir.value import Json, Object, ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.text import find_groups, format_change
-from compiler.plan.timetable import find_schedules, format_entry
+from compiler.plan.settings import export_optimizer, find_groups, format_change
+from compiler.plan.timetable import find_applied, find_schedules, format_entry
 from compiler.plan.turns import find_first_turns
+from compiler.plan.waits import find_waits
 
 
 def export_plan(plan: CompiledStep, mode: str) -> Object:
@@ -29,7 +33,9 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         head: Object = {"name": function.name, "active": [*function.active]}
         if function.datasets:
             head["datasets"] = [each or None for each in function.datasets]
-        functions.append({**head, "instructions": [export_instruction(each) for each in function.instructions]})
+        waits = find_waits(plan.graphs[function.name])
+        listed: list[Json] = [export_instruction(each, waits.get(each.id, ())) for each in function.instructions]
+        functions.append({**head, "instructions": listed})
     groups: list[Json] = []
     for row in find_groups(program, mode):
         # The parameters are null where a class names them.
@@ -55,13 +61,14 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         place = place_in(problem.span)
         warnings.append({"code": problem.code, "op": op, "text": problem.message, "place": place})
     return {
-        "plan": 2,
+        "plan": 3,
         "name": program.name,
         "backend": program.backend,
         "mode": mode,
         "order": program.order,
         "functions": functions,
         "first_steps": [*find_first_turns(program.mode(mode), program)],
+        "optimizers": [export_optimizer(each) for each in find_applied(program, mode)],
         "groups": groups,
         "schedules": schedules,
         "decisions": [*decisions.values()],
@@ -69,15 +76,20 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
     }
 
 
-def export_instruction(instruction: Instruction) -> Object:
-    """Return one instruction: kind, op, accesses, and what its kind adds."""
+def export_instruction(instruction: Instruction, waits: Iterable[Edge]) -> Object:
+    """Return one instruction: kind, op, accesses, what it waits for, and what its kind adds."""
     common: Object = {"kind": instruction.kind(), "op": instruction.op}
+    if instruction.id:
+        common["id"] = instruction.id
     if instruction.reads:
         common["reads"] = [str(at) for at in instruction.reads]
     if instruction.writes:
         common["writes"] = [str(at) for at in instruction.writes]
     if instruction.commits:
         common["commits"] = export_commit(instruction.commits)
+    waiting: list[Json] = [{"edge": each.hazard.value, "for": each.before, "text": each.why} for each in waits]
+    if waiting:
+        common["waits"] = waiting
     if isinstance(instruction, Transform | RestoreAccumulator) and instruction.unless:
         common["unless"] = export_commit(instruction.unless)
     return {**common, **instruction.export()}

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal, Never, cast
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, create_model
 
 from compiler.ir.instructions import KINDS, InstructionBase, RestoreAccumulator, Transform
 from compiler.ir.step_graph import Hazard
@@ -61,6 +61,23 @@ class ScheduleRecord(Exact):
     text: str
 
 
+class OptimizerRecord(Exact):
+    """An optimizer that the mode applies, with every option; a schedule is text."""
+
+    name: str
+    rule: str
+    models: Names
+    options: dict[str, JsonValue]
+
+
+class WaitRecord(Exact):
+    """What holds a write back, for another reason than that it uses the result."""
+
+    edge: Annotated[str, WithJsonSchema({"enum": [*EDGES]})]
+    of: Annotated[str, Field(alias="for", description="The `id` of what it waits for.")]
+    text: str
+
+
 class GroupRecord(Exact):
     """A group of a model's parameters."""
 
@@ -87,7 +104,8 @@ def _record(kind: type[InstructionBase]) -> type[BaseModel]:
     """Return the model of one kind of instruction; what is empty is left out."""
     fields: dict[str, object] = {"kind": (Literal[kind.kind()], ...), "op": (str, ...)}
     fields |= {name: (type_, ...) for name, type_ in kind.FIELDS.items()}
-    fields |= {"reads": (list[Version], []), "writes": (list[Version], []), "commits": (Commits, [])}
+    fields |= {"id": (str, ""), "reads": (list[Version], []), "writes": (list[Version], []), "commits": (Commits, [])}
+    fields["waits"] = list[WaitRecord], []
     if kind in (Transform, RestoreAccumulator):
         fields["unless"] = Unless, []
     return create_model(kind.__name__, __base__=Exact, **cast("dict[str, Never]", fields))
@@ -104,7 +122,7 @@ class FunctionRecord(Exact):
 class PlanRecord(Exact):
     """The schedule of one mode of a compiled training step, and the decisions that led to it."""
 
-    plan: Literal[2]
+    plan: Literal[3]
     name: str
     backend: str
     mode: Literal["train", "eval", "test", "infer"]
@@ -112,6 +130,7 @@ class PlanRecord(Exact):
     first_steps: Annotated[
         Names, Field(description="The functions of the first 16 steps; empty where the clocks alone do not tell.")
     ]
+    optimizers: list[OptimizerRecord]
     groups: list[GroupRecord]
     schedules: list[ScheduleRecord]
     decisions: list[DecisionRecord]
@@ -127,7 +146,7 @@ def plan_schema() -> Object:
     listed = list[Annotated[kinds, Field(discriminator="kind")]]
     function = create_model("FunctionRecord", __base__=FunctionRecord, instructions=(listed, ...))
     functions = list[function], ...
-    plan = create_model("stepgraph plan, version 2", __base__=PlanRecord, functions=functions)
+    plan = create_model("stepgraph plan, version 3", __base__=PlanRecord, functions=functions)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **plan.model_json_schema()}
 
 

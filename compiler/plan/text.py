@@ -2,66 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 
-from compiler.facts.parameters import find_known_names, find_matching
-from compiler.ir.instructions import Apply, Commit, Emit, Instruction, Release
-from compiler.ir.program import Function, Gate, GroupDecl, Program, group_of
-from compiler.ir.value import Read, Ref, ScheduleDecl, Write
+from compiler.ir.instructions import Commit, Emit, Instruction, Release
+from compiler.ir.program import Function
+from compiler.ir.value import Read, Ref, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.formula import Lines
-from compiler.plan.timetable import describe_moments, find_schedules, format_end, format_entry, format_schedule
+from compiler.plan.settings import find_groups, format_group, format_optimizer
+from compiler.plan.timetable import describe_moments, find_applied, find_schedules, format_entry
 from compiler.plan.turns import describe_turns
+from compiler.plan.waits import find_waits
 from graphspec.diagnostics import escape
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRow:
-    """A group of a model that a mode updates; ``parameters`` is None where only the built step knows their names."""
-
-    model: str
-    group: GroupDecl
-    parameters: tuple[str, ...] | None
-    gate: Gate | None = None
-    """Open as long as it is frozen; None where it is frozen for ever, or never."""
-
-
-def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:
-    """Yield the groups of the models that a mode updates."""
-    instructions = [each for function in program.mode(mode).functions for each in function.instructions]
-    applied = {part.optimizer for each in instructions if isinstance(each, Apply) for part in each.parts}
-    gates = {gate.op: gate for gate in program.mode(mode).gates}
-    known = find_known_names(program.models)
-    groups = [group for each in program.optimizers if each.name in applied for group in each.groups]
-    order = {model.name: place for place, model in enumerate(program.models)}
-    seen: list[GroupDecl] = []
-    for group in sorted(groups, key=lambda each: (order[each.model], each.index)):
-        if group not in seen:
-            seen.append(group)
-            names = find_matching(group.match, known[group.model]) if group.model in known else None
-            gate = gates.get(group_of(group.model, group.index))
-            yield GroupRow(model=group.model, group=group, parameters=names, gate=gate)
-
-
-def format_group(row: GroupRow) -> str:
-    """Return a group in words: `net: 0.bias, 2.bias: weight_decay 0 (fit 'bias$')`."""
-    group = row.group
-    changes = {
-        "frozen": group.frozen,
-        f"frozen {row.gate and format_end(row.gate)}": row.gate is not None,
-        f"lr times {format_change(group.lr_scale)}": group.lr_scale != 1.0,
-        f"weight_decay {format_change(group.weight_decay or 0)}": group.weight_decay is not None,
-    }
-    text = ", ".join(change for change, is_made in changes.items() if is_made) or "as the others"
-    names = "what the class calls so" if row.parameters is None else ", ".join(row.parameters)
-    return f"{row.model}: {names}: {text} (fit '{group.match}')"
-
-
-def format_change(number: float | ScheduleDecl) -> str:
-    """Return what is different in words: a number, or `linear from 1 to 0.1 over 100 updates`."""
-    return format_schedule(number) if isinstance(number, ScheduleDecl) else f"{number:g}"
 
 
 def flags_of(instruction: Instruction) -> tuple[str, ...]:
@@ -103,14 +58,13 @@ def print_plan(plan: CompiledStep, mode: str) -> str:
     """Return the plan of a mode as text."""
     program = plan.program
     lines = [f"{program.name}: {mode} step for {program.backend}, order {program.order}"]
-    turns = describe_turns(program.mode(mode), program)
-    for function in program.mode(mode).functions:
-        lines += ["", *_print_function(plan, function, turns.get(function.name, ""))]
+    lines += _print_functions(plan, mode)
     schedules = [
         f"{'.'.join(part for part in (entry.name, entry.option) if part)}: {format_entry(entry)}"
         for entry in find_schedules(program, mode)
     ]
     sections: dict[str, Iterable[str]] = {
+        "optimizers": map(format_optimizer, find_applied(program, mode)),
         "groups": map(format_group, find_groups(program, mode)),
         "schedules": schedules,
         "moments": describe_moments(plan, mode),
@@ -124,29 +78,90 @@ def print_plan(plan: CompiledStep, mode: str) -> str:
     return "\n".join(map(escape, lines)) + "\n"
 
 
-def _print_function(plan: CompiledStep, function: Function, turns: str) -> Iterator[str]:
-    """Yield the lines of one function, which runs in some steps."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A line of a function: an instruction, or a decision, which has no number."""
+
+    kind: str
+    text: str
+    notes: str = ""
+    number: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A function as rows."""
+
+    function: Function
+    rows: tuple[Row, ...]
+
+
+def _print_functions(plan: CompiledStep, mode: str) -> Iterator[str]:
+    """Yield the functions of a mode: those that differ little from an earlier one by their differences."""
+    turns = describe_turns(plan.program.mode(mode), plan.program)
+    whole: list[Table] = []
+    for function in plan.program.mode(mode).functions:
+        yield ""
+        yield _write_title(plan, function, turns.get(function.name, ""))
+        table = Table(function=function, rows=tuple(_find_rows(plan, function)))
+        likest = max(whole, key=lambda each: len({*each.rows} & {*table.rows}), default=None)
+        changes = None if likest is None else [*_compare(likest, table)]
+        if likest is None or changes is None or len(changes) * 2 > len(table.rows):
+            whole.append(table)
+            yield from _align([("  ", row) for row in table.rows])
+        else:
+            yield f"  as {likest.function.name}" + (", except for" if changes else "")
+            yield from _align(changes)
+
+
+def _compare(old: Table, new: Table) -> Iterator[tuple[str, Row]]:
+    """Yield the rows that a function has not, marked, and those that it has in their place."""
+    matcher = SequenceMatcher(a=old.rows, b=new.rows, autojunk=False)
+    for change, start, end, first, last in matcher.get_opcodes():
+        if change != "equal":
+            yield from (("  - ", row) for row in old.rows[start:end])
+            yield from (("  + ", row) for row in new.rows[first:last])
+
+
+def _align(rows: Sequence[tuple[str, Row]]) -> Iterator[str]:
+    """Yield marked rows as lines with columns."""
+    numbered = [row for _, row in rows if row.number is not None]
+    column = 1 + max((9, *(len(row.kind) for row in numbered)))
+    width = min(max((len(row.text) for row in numbered), default=0), WIDEST)
+    for mark, row in rows:
+        if row.number is None:
+            yield mark + (f"{row.kind:<13}{row.text}" if row.kind else row.text)
+        else:
+            yield f"{mark}{row.number:3d}  {row.kind:<{column}}{row.text:<{width}}  {row.notes}".rstrip()
+
+
+def _write_title(plan: CompiledStep, function: Function, turns: str) -> str:
+    """Return what a function writes, and in which steps it runs."""
     averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
     used = ", ".join(op for op in function.gated if op in averaged)
     when = f"; once there is {used}" if used else ""
     when += f"; for {format_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
     when = f"; {turns}{when}" if turns else when
-    yield f"{function.name}  (writes: {', '.join(function.active) or 'nothing'}{when})"
-    rows: list[tuple[str, str, str]] = []
-    lines = Lines.of(function.instructions)
+    return f"{function.name}  (writes: {', '.join(function.active) or 'nothing'}{when})"
+
+
+def _find_rows(plan: CompiledStep, function: Function) -> Iterator[Row]:
+    """Yield the rows of a function: its instructions, then the decisions."""
+    graph, lines = plan.graphs[function.name], Lines.of(function.instructions)
+    waits, number = find_waits(graph), 0
     for instruction in (each for each in function.instructions if each.has_line):
+        if isinstance(instruction, Release):
+            continue
+        number += 1
         if isinstance(instruction, Emit):
-            rows.append(("return", instruction.phrase, ""))
-        elif not isinstance(instruction, Release):
-            flags = [flag for each in lines.find(instruction) for flag in flags_of(each)]
-            parts = (cells_of(instruction), f"[{', '.join(flags)}]" if flags else "")
-            rows.append((instruction.kind(), lines.write(instruction), "  ".join(filter(None, parts))))
-    column = 1 + max((9, *(len(kind) for kind, _, _ in rows)))
-    width = min(max((len(text) for _, text, _ in rows), default=0), WIDEST)
-    for number, (kind, text, cells) in enumerate(rows, start=1):
-        yield f"  {number:3d}  {kind:<{column}}{text:<{width}}  {cells}".rstrip()
-    decisions = [decision for decision in plan.graphs[function.name].decisions if decision.code in SHOWN]
+            yield Row(kind="return", text=instruction.phrase, number=number)
+            continue
+        flags = [flag for each in lines.find(instruction) for flag in flags_of(each)]
+        labels = dict.fromkeys(graph.nodes[edge.before].label for edge in waits.get(instruction.id, ()))
+        flags += [f"waits for {', '.join(labels)}"] if labels else []
+        notes = "  ".join(filter(None, (cells_of(instruction), f"[{', '.join(flags)}]" if flags else "")))
+        yield Row(kind=instruction.kind(), text=lines.write(instruction), notes=notes, number=number)
+    decisions = [decision for decision in graph.decisions if decision.code in SHOWN]
     if not any(decision.code == "DEFER" for decision in decisions):
-        yield "  no update is deferred"
-    for decision in decisions:
-        yield f"  {decision.code:<13}{decision.text}"
+        yield Row(kind="", text="no update is deferred")
+    yield from (Row(kind=decision.code, text=decision.text) for decision in decisions)

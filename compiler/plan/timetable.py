@@ -8,7 +8,7 @@ from typing import Literal
 
 from compiler.facts.optimizers import find_optimizers
 from compiler.ir.instructions import Apply
-from compiler.ir.program import Gate, Program, window_of
+from compiler.ir.program import Gate, OptimizerDecl, Program, window_of
 from compiler.ir.value import ScheduleDecl
 from compiler.passes.datasets import WORDS
 from compiler.passes.freeze import find_freeze_gate, find_freezes
@@ -29,14 +29,20 @@ class Entry:
     """The optimizer whose updates an op's schedule counts."""
 
 
+def find_applied(program: Program, mode: str) -> tuple[OptimizerDecl, ...]:
+    """Return the optimizers that a mode applies."""
+    instructions = (each for function in program.mode(mode).functions for each in function.instructions)
+    applied = {part.optimizer for each in instructions if isinstance(each, Apply) for part in each.parts}
+    return tuple(each for each in program.optimizers if each.name in applied)
+
+
 def find_schedules(program: Program, mode: str) -> Iterator[Entry]:
     """Yield the schedules of the optimizers that a mode applies, then those of its ops."""
-    instructions = [each for function in program.mode(mode).functions for each in function.instructions]
-    applied = {part.optimizer for each in instructions if isinstance(each, Apply) for part in each.parts}
-    for optimizer in program.optimizers:
-        scheduled = optimizer.schedules.items() if optimizer.name in applied else ()
-        for option, value in ((option, value) for option, value in scheduled if value is not UNKNOWN):
+    for optimizer in find_applied(program, mode):
+        known = ((option, value) for option, value in optimizer.schedules.items() if value is not UNKNOWN)
+        for option, value in known:
             yield Entry(owner="optimizer", name=optimizer.name, option=option, schedule=value)
+    instructions = (each for function in program.mode(mode).functions for each in function.instructions)
     numbers = {each.name: each for instruction in instructions for each in find_scheduled(instruction)}
     numbers = {name: each for name, each in numbers.items() if each.schedule is not UNKNOWN}
     for number in numbers.values():

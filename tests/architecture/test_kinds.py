@@ -161,7 +161,13 @@ def test_a_new_kind_is_planned_explained_drawn_exported_and_emitted(added, backe
     assert "turn_0, turn_1 = (y, x)" in emit(plan)
     jsonschema.validate(plan.to_json(), plan_schema())
     (exported,) = (each for each in plan.to_json()["functions"][0]["instructions"] if each["kind"] == "swap")
-    assert exported == {"kind": "swap", "op": "turn", "inputs": ["x", "y"], "outputs": ["turn_0", "turn_1"]}
+    assert exported == {
+        "kind": "swap",
+        "op": "turn",
+        "id": "turn",
+        "inputs": ["x", "y"],
+        "outputs": ["turn_0", "turn_1"],
+    }
 
 
 @pytest.mark.parametrize("debug", [False, True])

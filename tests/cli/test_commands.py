@@ -63,7 +63,7 @@ def test_plan_prints_text_json_mermaid_and_dot(spec, capsys):
         assert execute(["plan", "spec.yaml", "--format", form]) == 0
         printed[form] = capsys.readouterr().out
     assert "two-steps" in printed["text"]
-    assert json.loads(printed["json"])["plan"] == 2
+    assert json.loads(printed["json"])["plan"] == 3
     assert printed["mermaid"].startswith("flowchart")
     assert printed["dot"].startswith("digraph")
 

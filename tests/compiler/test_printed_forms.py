@@ -157,7 +157,7 @@ def test_the_published_schema_of_plans_is_fresh():
 def test_the_json_has_the_fields_of_the_language():
     plan = program("simultaneous_gan", order="listed").to_json()
     head = {key: plan[key] for key in ("plan", "name", "backend", "mode", "order")}
-    assert head == {"plan": 2, "name": "simultaneous-gan", "backend": "torch", "mode": "train", "order": "listed"}
+    assert head == {"plan": 3, "name": "simultaneous-gan", "backend": "torch", "mode": "train", "order": "listed"}
     assert plan["functions"][0]["active"] == ["step_d", "step_g"]
     by_op = {(one["kind"], one["op"]): one for one in plan["functions"][0]["instructions"]}
     fake = by_op["forward", "fake"]

@@ -22,12 +22,15 @@ class Blend(Effect):
     source: str
     target: str
     decay: float | Scheduled
+    half_life: str = ""
+    """What the decay comes from, where the spec gives a half-life: ``500 updates``."""
     buffers: Literal["copy", "average", "ignore"]
 
     FIELDS: ClassVar[Fields] = {
         "source": str,
         "target": str,
         "decay": float | str,
+        "half_life": str,
         "buffers": Literal["copy", "average", "ignore"],
     }
 
@@ -52,6 +55,12 @@ class Blend(Effect):
         return f"{self.target} <- lerp({self.target}, {self.source}, {taken})"
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """Return the half-life, where there is one, and what happens to buffers."""
+        half_life = (f"half_life {self.half_life}",) if self.half_life else ()
+        return half_life if self.buffers == "ignore" else (*half_life, f"buffers {self.buffers}")
+
+    @property
     def title(self) -> str:
         """Return the kind of the op."""
         return "ema"
@@ -59,7 +68,13 @@ class Blend(Effect):
     def export(self) -> Object:
         """Return target and source, and how they are averaged."""
         decay = self.decay.name if isinstance(self.decay, Scheduled) else self.decay
-        return {"source": self.source, "target": self.target, "decay": decay, "buffers": self.buffers}
+        return {
+            "source": self.source,
+            "target": self.target,
+            "decay": decay,
+            "half_life": self.half_life,
+            "buffers": self.buffers,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -259,6 +259,23 @@ def format_options(options: Mapping[str, Setting]) -> str:
     return shown
 
 
+def export_options(options: Mapping[str, Setting]) -> Object:
+    """Return options as JSON; a scheduled number and a subscript are text."""
+    return {name: _export_setting(value) for name, value in options.items()}
+
+
+def _export_setting(value: Setting) -> Json:
+    match value:
+        case tuple():
+            return [_export_setting(each) for each in value]
+        case Mapping():
+            return export_options(value)
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)
+
+
 def format_frozen(frozen: tuple[str, str]) -> str:
     """Return parameters that are frozen for now: ``net '^0'``."""
     model, match = frozen

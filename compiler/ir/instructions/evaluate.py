@@ -10,6 +10,7 @@ from compiler.ir.instructions.base import (
     InstructionBase,
     export_detached,
     export_inputs,
+    export_options,
     find_names,
     format_arguments,
     format_options,
@@ -21,6 +22,7 @@ from compiler.ir.value import (
     Inputs,
     Names,
     Object,
+    Options,
     Scheduled,
     Setting,
     Shape,
@@ -74,6 +76,8 @@ class Evaluate(InstructionBase):
     FIELDS: ClassVar[Fields] = {
         "function": str,
         "inputs": Inputs,
+        "options": Options,
+        "weight": float | str | None,
         "outputs": Names,
         "graph": bool,
         "detached": Names,
@@ -139,6 +143,8 @@ class Evaluate(InstructionBase):
         return {
             "function": self.function.name,
             "inputs": export_inputs(self.arguments),
+            "options": export_options(self.options),
+            "weight": self.weight.name if isinstance(self.weight, Scheduled) else self.weight,
             "outputs": list(self.outputs),
             "graph": self.graph,
             "detached": export_detached(self.arguments),
@@ -158,7 +164,13 @@ class Random(InstructionBase):
     gathered: bool = False
     """``like`` is one micro-batch of what is meant: it has another number of rows."""
 
-    FIELDS: ClassVar[Fields] = {"distribution": str, "outputs": Names}
+    FIELDS: ClassVar[Fields] = {
+        "distribution": str,
+        "shape": list[int | str] | None,
+        "like": str | None,
+        "options": Options,
+        "outputs": Names,
+    }
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -193,10 +205,9 @@ class Random(InstructionBase):
 
     @property
     def phrase(self) -> str:
-        """Return the distribution, the size, and the scheduled options."""
+        """Return the distribution, the size, and the options."""
         size = f"like {self.like}" if self.shape is None else f"[{', '.join(map(str, self.shape))}]"
-        options = {key: each for key, each in self.options.items() if isinstance(each, Scheduled)}
-        return f"{self.output} ~ {self.distribution} {size}{format_options(options)}"
+        return f"{self.output} ~ {self.distribution} {size}{format_options(self.options)}"
 
     @property
     def title(self) -> str:
@@ -205,7 +216,13 @@ class Random(InstructionBase):
 
     def export(self) -> Object:
         """Return what is drawn."""
-        return {"distribution": self.distribution, "outputs": [self.output]}
+        return {
+            "distribution": self.distribution,
+            "shape": None if self.shape is None else [*self.shape],
+            "like": self.like,
+            "options": export_options(self.options),
+            "outputs": [self.output],
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from compiler.ir.instructions.base import (
     Commit,
     Frozen,
     InstructionBase,
+    export_options,
     find_names,
     find_verdicts,
     format_frozen,
@@ -25,6 +26,7 @@ from compiler.ir.value import (
     Names,
     Object,
     Operand,
+    Options,
     Setting,
 )
 from compiler.ir.weight_terms import Penalty, format_penalty
@@ -163,7 +165,13 @@ class Transform(InstructionBase):
     frozen: Frozen = ()
     """``require``, ``fill`` and ``regularize`` leave alone that these parameters, frozen for now, have no gradient."""
 
-    FIELDS: ClassVar[Fields] = {"function": str, "inputs": Names, "penalties": Names, "outputs": Names}
+    FIELDS: ClassVar[Fields] = {
+        "function": str,
+        "inputs": Names,
+        "options": Options,
+        "penalties": Names,
+        "outputs": Names,
+    }
 
     @property
     def penalizes(self) -> str | None:
@@ -225,6 +233,7 @@ class Transform(InstructionBase):
         return {
             "function": self.function.name,
             "inputs": list(self.inputs),
+            "options": export_options(self.options),
             "penalties": [format_penalty(each) for each in self.penalties],
             "outputs": [self.output],
         }

@@ -1,0 +1,147 @@
+"""Lines of a plan: what a write waits for, optimizers with their numbers, and functions that differ little."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import networkx
+import pytest
+
+from compiler import compile_step
+from compiler.plan.waits import find_waits
+from graphspec import load
+from tests.compiler.conftest import compiled, program
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/*.yaml"))
+LINE = re.compile(r"^  (?P<mark>[-+ ]) *(?P<number>\d+)  (?P<kind>\w+) +(?P<text>.*)$")
+
+
+def read_waits(graph, node):
+    """Return by networkx what a write waits for: predecessors that lead to no other, and pass it no value."""
+    before = set(graph.predecessors(node))
+    last = {each for each in before if not networkx.descendants(graph, each) & before}
+    held = set()
+    for each in last:
+        hazards = {data["hazard"] for data in graph.get_edge_data(each, node).values()}
+        held |= {(each, hazard) for hazard in hazards if not hazards & {"data", "raw"}}
+    return held
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("order", ["fewest", "listed"])
+def test_what_a_write_waits_for_is_what_the_graph_of_the_plan_says(path, order):
+    plan = compile_step(load(path), order=order)
+    for function, graph in plan.graphs_of("train").items():
+        found = {
+            name: {(each.before, each.hazard.value) for each in edges} for name, edges in find_waits(graph).items()
+        }
+        network = plan.graph(function=function)
+        writes = [name for name, node in graph.nodes.items() if node.is_write]
+        assert found == {name: waits for name in writes if (waits := read_waits(network, name))}
+
+
+def test_a_line_says_what_its_write_waits_for():
+    lines = str(program("simultaneous_gan", order="listed")).splitlines()
+    applied = [line for line in lines if line.split()[1:2] == ["apply"]]
+    assert applied[0].endswith("discriminator.params@0 -> @1  [waits for gradient step_g]")
+    assert applied[1].endswith("generator.params@0 -> @1")
+
+
+def test_the_json_names_what_a_write_waits_for_and_why():
+    (function,) = program("simultaneous_gan", order="listed").to_json()["functions"]
+    waits = {each["id"]: each["waits"] for each in function["instructions"] if "waits" in each}
+    assert [*waits] == ["step_d"]
+    (wait,) = waits["step_d"]
+    assert (wait["edge"], wait["for"]) == ("backward-war", "step_g.gradient")
+    assert wait["text"].startswith("gradient step_g still reads discriminator.params@0 through on_fake")
+
+
+PRELUDE = """graphspec: 1
+name: numbers
+inputs: {x: {shape: [batch, 2]}, y: {shape: [batch, 1]}}
+models:
+  a: {layers: [{linear: 1}], optimizer: {name: sgd, lr: 0.5, momentum: 0.9, nesterov: true}}
+  b:
+    layers: [{linear: 1}]
+    optimizer: {name: adam, lr: {schedule: linear, from: 0.25, to: 0, over: 8}, weight_decay: 0.125}
+  c: {like: a}
+"""
+OPS = """
+  noise: {random: normal, like: x, args: {std: 0.25}}
+  near: {call: add, inputs: [x, noise]}
+  fa: {forward: a, inputs: near}
+  fb: {forward: b, inputs: x}
+  la: {loss: mse, inputs: [fa, y], weight: 0.5}
+  lb: {loss: mse, inputs: [fb, y]}
+  step_a: {update: a, loss: la}
+  step_b: {update: b, loss: lb}
+  slow: {ema: a, into: c, half_life: 10 updates}
+"""
+
+
+def test_a_plan_lists_optimizers_with_their_numbers_and_options():
+    plan = compiled(OPS, prelude=PRELUDE)
+    text = str(plan)
+    assert "\noptimizers\n  a: sgd, lr 0.5, momentum 0.9, nesterov true\n" in text
+    assert "\n  b: adam, lr scheduled, betas (0.9, 0.999), eps 1e-08, weight_decay 0.125\n" in text
+    assert "noise ~ normal like x, std=0.25" in text
+    assert re.search(r"c <- lerp\(c, a, 0\.0669\d+\) .*\[half_life 10 updates\]", text)  # 1 - 2 ** -(1 / 10)
+    exported = plan.to_json()
+    options = {each["name"]: each["options"] for each in exported["optimizers"]}
+    assert options["a"] == {
+        "lr": 0.5,
+        "momentum": 0.9,
+        "dampening": 0.0,
+        "nesterov": True,
+        "weight_decay": 0.0,
+        "momentum_form": "lr_outside",
+        "fused": "auto",
+    }
+    assert options["b"]["lr"] == "linear from 0.25 to 0 over 8 updates"
+    by_op = {each["op"]: each for each in exported["functions"][0]["instructions"] if each["kind"] != "release"}
+    assert (by_op["noise"]["like"], by_op["noise"]["options"]) == ("x", {"std": 0.25})
+    assert by_op["la"]["weight"] == 0.5
+    assert by_op["slow"]["half_life"] == "10 updates"
+
+
+def read_functions(text):
+    """Return the numbered lines of every function of a plan, those given by differences put together again."""
+    found = {}
+    for part in text.split("\n\n"):
+        title, *lines = part.splitlines()
+        if "  (writes: " not in title:
+            continue
+        rows = [match for line in lines if (match := LINE.match(line))]
+        same = re.match(r"  as (\w+)", lines[0])
+        if not same:
+            found[title.split()[0]] = [(row["kind"], row["text"]) for row in rows]
+            continue
+        base = found[same[1]]
+        gone = {int(row["number"]) for row in rows if row["mark"] == "-"}
+        new = {int(row["number"]): (row["kind"], row["text"]) for row in rows if row["mark"] == "+"}
+        kept = iter([row for number, row in enumerate(base, start=1) if number not in gone])
+        count = len(base) - len(gone) + len(new)
+        found[title.split()[0]] = [new[number] if number in new else next(kept) for number in range(1, count + 1)]
+    return found
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_a_function_given_by_differences_is_whole_when_they_are_applied(path):
+    plan = compile_step(load(path))
+    written = read_functions(plan.text())
+    for function in plan.to_json()["functions"]:
+        listed = [each for each in function["instructions"] if each["kind"] != "release" and not each.get("into")]
+        rows = written[function["name"]]
+        assert [kind for kind, _ in rows] == ["return" if each["kind"] == "emit" else each["kind"] for each in listed]
+        for (_, text), each in zip(rows, listed, strict=True):
+            assert all(name in text for name in each.get("outputs", ()))
+
+
+def test_functions_that_differ_little_are_written_once():
+    text = compile_step(load(next(path for path in EXAMPLES if path.stem == "dqn"))).text()
+    (second,) = [part for part in text.split("\n\n") if part.startswith("train_step_2")]
+    assert second.splitlines()[1:] == [
+        "  as train_step_1, except for",
+        "  +  15  assign    target <- net  net.params@1, target.params@0 -> @1",
+    ]
