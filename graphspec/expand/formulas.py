@@ -383,21 +383,29 @@ class _Expander:
             return whole  # of a graph whose Python code is not in a file
         at, end_at = text.offset(whole.line, whole.column), text.offset(whole.end_line, whole.end_column)
         written = text.content[at:end_at]
-        indicator = _INDICATOR.match(written)
-        shift = 0 if indicator is None else indicator.end()
-        # Lines of a text may be folded and indented in the document: all other characters are the same.
-        places = [index for index in range(shift, len(written)) if not written[index].isspace()]
-        meant = [index for index, each in enumerate(formula.text) if not each.isspace()]
-        spelled = "".join(written[index] for index in places[: len(meant)])
-        if spelled != "".join(formula.text[index] for index in meant) or not meant:
+        by_index = place_characters(written, formula.text)
+        if not by_index:
             return whole
-        by_index = dict(zip(meant, places, strict=False))
         first = next((by_index[each] for each in range(start, end) if each in by_index), None)
         last = next((by_index[each] for each in range(end - 1, start - 1, -1) if each in by_index), None)
         if first is None or last is None:
-            near = max((each for each in meant if each < max(start, 1)), default=meant[0])
+            near = max((each for each in by_index if each < max(start, 1)), default=min(by_index))
             first = last = by_index[near]
         return replace(text.span(at + first, at + last + 1), via=whole.via)
+
+
+def place_characters(written: str, text: str) -> Mapping[int, int]:
+    """Return where the characters of a text, but for spaces, stand in what a document has for it.
+
+    Returns nothing where the document spells it otherwise.
+    """
+    indicator = _INDICATOR.match(written)
+    shift = 0 if indicator is None else indicator.end()
+    # Lines of a text may be folded and indented in the document: all other characters are the same.
+    places = [index for index in range(shift, len(written)) if not written[index].isspace()]
+    meant = [index for index, each in enumerate(text) if not each.isspace()]
+    spelled = "".join(written[index] for index in places[: len(meant)])
+    return dict(zip(meant, places, strict=False)) if spelled == "".join(text[index] for index in meant) else {}
 
 
 class _Below(Mapping[Path, Place]):
