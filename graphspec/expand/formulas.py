@@ -139,10 +139,10 @@ def _has_formula(op: Plain) -> bool:
     """Return whether an op is an expression, or has one where a loss is named."""
     if not isinstance(op, dict):
         return False
-    return "expr" in op or _is_formula(op.get("loss") if "update" in op else op.get("gradient"))
+    return "expr" in op or is_formula(op.get("loss") if "update" in op else op.get("gradient"))
 
 
-def _is_formula(text: Plain) -> bool:
+def is_formula(text: Plain) -> bool:
     """Return whether a text that names a value is an expression instead."""
     return isinstance(text, str) and bool(text.strip()) and _NAME.fullmatch(text) is None
 
@@ -267,7 +267,7 @@ class _Expander:
         keys = ("loss",) if "update" in kinds else ("gradient",) if "gradient" in kinds else ()
         for key in keys:
             text = op.get(key)
-            if isinstance(text, str) and _is_formula(text):
+            if isinstance(text, str) and is_formula(text):
                 return _Formula(holder=name, root=LOSS.format(name), text=text, path=(*path, key), given={})
         return None
 

@@ -1,0 +1,101 @@
+"""A version of a spec's text, and what is known about it: its data, its names, and what load and compile make of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from compiler import Plan, compile_step
+from graphspec.diagnostics import Diagnostic, SpecError, sort_diagnostics
+from graphspec.expand.includes import include_files
+from graphspec.load import STANDARD, read_spec
+from graphspec.read.builder import SourceText
+from graphspec.read.source import Document, read_document
+from runtime.lsp.names import NOTHING, Names, find_names
+from runtime.train.pace import find_declared_pace
+
+_SPEC = re.compile(r"""^\ufeff?["']?graphspec["']?[ \t]*:|^[ \t]*\{?[ \t]*"graphspec"[ \t]*:""", re.MULTILINE)
+
+
+def is_spec(text: str) -> bool:
+    """Return whether a text is that of a spec: its root has the key `graphspec`, whatever else is wrong with it."""
+    return _SPEC.search(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What load and compile make of a text: every problem, and the plan where there is one."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    texts: Mapping[str, str]
+    """The sources that diagnostics point into, by file name."""
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A spec as it is in the editor; everything else about it is worked out when it is asked for, and once."""
+
+    path: Path
+    """Its file; of a text without one, where it would be."""
+    text: str
+    backend: str = "torch"
+    is_saved: bool = True
+    """Whether it has a file, so that others can be included."""
+    opened: Mapping[Path, str]
+    """The texts of other files that the editor has."""
+
+    @property
+    def file(self) -> str:
+        """Return its name in messages, which is that of the file without folders."""
+        return self.path.name
+
+    @cached_property
+    def source(self) -> SourceText:
+        """Return the text, which knows where its lines start."""
+        return SourceText(file=self.file, content=self.text)
+
+    @cached_property
+    def document(self) -> Document | None:
+        """Return the data of the text and of what it includes; None where it cannot be read."""
+        return self.read(self.text)
+
+    @cached_property
+    def names(self) -> Names:
+        """Return the names that it declares and mentions, as far as it can be read."""
+        return NOTHING if self.document is None else find_names(self.document)
+
+    @cached_property
+    def findings(self) -> Findings:
+        """Return what `stepgraph check` finds."""
+        try:
+            spec = read_spec(self._include(read_document(self.text, name=self.file)))
+        except SpecError as error:
+            return Findings(diagnostics=error.diagnostics, texts=error.texts)
+        try:
+            pace = find_declared_pace(spec, self.path)
+            plan = compile_step(spec, backend=self.backend, pace=pace, pending=True)
+        except SpecError as error:
+            return Findings(diagnostics=error.diagnostics, texts=error.texts)
+        return Findings(diagnostics=sort_diagnostics((*plan.warnings, *plan.pending)), texts=spec.texts(), plan=plan)
+
+    def read(self, text: str) -> Document | None:
+        """Return the data of another text in its place, with what that includes as far as this is there."""
+        try:
+            document = read_document(text, name=self.file)
+        except SpecError:
+            return None
+        try:
+            return self._include(document)
+        except SpecError:
+            return document
+
+    def locate(self, file: str) -> Path:
+        """Return the path of a file by its name in messages."""
+        return (self.path.parent / file).resolve()
+
+    def _include(self, document: Document) -> Document:
+        return include_files(document, self.path if self.is_saved else None, None, STANDARD, self.opened)
