@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from pathlib import Path
 from typing import Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -27,7 +27,7 @@ from runtime.lsp.report import NAME, Reporter
 from runtime.lsp.snapshot import Snapshot, is_spec
 
 DELAY = 0.15
-"""Seconds without a change after which a text is checked."""
+"""Seconds without a change after which a text is checked; one that was opened is at once."""
 LOG = logging.getLogger(__name__)
 Reports: TypeAlias = Mapping[str, list[types.Diagnostic]]
 
@@ -52,6 +52,8 @@ class Session:
     task: asyncio.Task[None] | None = None
     reports: Reports = field(default_factory=dict[str, list[types.Diagnostic]])
     """What was found last, by the address of the file it is in."""
+    version: int | None = None
+    """The version of the text in which it was found, as the editor counts."""
     files: frozenset[Path] = frozenset()
     """The files that it is made of, as far as they were read."""
 
@@ -61,8 +63,8 @@ class Server:
 
     def __init__(self, backend: str) -> None:
         try:
-            found = version(NAME)
-        except PackageNotFoundError:
+            found = metadata.version(NAME)
+        except metadata.PackageNotFoundError:
             found = "0"
         # Whole texts: pygls would apply changes by lines that end at more characters than those of editors do.
         self.wire = LanguageServer(NAME, found, text_document_sync_kind=types.TextDocumentSyncKind.Full)
@@ -140,15 +142,17 @@ class Server:
             is_saved=path is not None,
             opened={each: source for each, source in others.items() if each is not None},
         )
+        delay = DELAY if uri in self.sessions else 0.0
         session = self.sessions.setdefault(uri, Session(uri=uri, snapshot=snapshot))
         session.snapshot = snapshot
         if session.task is not None:
             session.task.cancel()
-        session.task = asyncio.get_running_loop().create_task(self._check_soon(session, snapshot))
+        session.task = asyncio.get_running_loop().create_task(self._check_soon(session, snapshot, delay))
 
-    async def _check_soon(self, session: Session, snapshot: Snapshot) -> None:
+    async def _check_soon(self, session: Session, snapshot: Snapshot, delay: float) -> None:
         """Check a text once it rests, and publish what was found, unless it has changed since."""
-        await asyncio.sleep(DELAY)
+        version = self.wire.workspace.get_text_document(session.uri).version
+        await asyncio.sleep(delay)
         try:
             # What takes time is worked out beside the loop.
             await asyncio.to_thread(lambda: (snapshot.names, snapshot.findings))
@@ -159,7 +163,7 @@ class Server:
             session.plan = findings.plan or session.plan
             session.files = frozenset(map(snapshot.locate, findings.texts)) - {snapshot.path}
             uris = self._find_uris(session, snapshot)
-            before = session.reports
+            before, session.version = session.reports, version
             session.reports = Reporter(snapshot=snapshot, units=self.units, uris=uris).list_diagnostics()
             self._publish((*before, *session.reports))
         except Exception:
@@ -185,7 +189,9 @@ class Server:
             for session in self.sessions.values():
                 if session.uri != uri or session.snapshot.path not in included:
                     found += (each for each in session.reports.get(uri, ()) if each not in found)
-            self.wire.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri=uri, diagnostics=found))
+            version = self.sessions[uri].version if uri in self.sessions else None
+            params = types.PublishDiagnosticsParams(uri=uri, diagnostics=found, version=version)
+            self.wire.text_document_publish_diagnostics(params)
 
     def _log(self, uri: str) -> None:
         """Log the error that is being handled: the server goes on."""
