@@ -17,7 +17,7 @@ from graphspec.expand.formulas import is_formula
 from graphspec.read.arithmetic import FUNCTIONS
 from graphspec.read.expressions import PI
 from graphspec.read.source import Path, Plain
-from runtime.lsp.cursor import MARK, Cursor, find_cursor
+from runtime.lsp.cursor import MARK, Cursor, find_cursors
 from runtime.lsp.keys import find_keys, find_words
 from runtime.lsp.names import TRAIN, Names, find_names
 from runtime.lsp.snapshot import Snapshot
@@ -64,18 +64,18 @@ def complete(snapshot: Snapshot, last: Names, offset: int) -> tuple[int, tuple[S
 
     ``last`` are the names of the text when it could be read as a whole.
     """
-    cursor = find_cursor(snapshot, offset)
-    if cursor is None:
-        return offset, ()
-    names = find_names(cursor.document)
-    if not cursor.is_whole:
-        declared = {**last.declared, **names.declared}
-        names = Names(declared=declared, uses={**last.uses, **names.uses}, outputs={**last.outputs, **names.outputs})
-    found: dict[str, Suggestion] = {}
-    for each in _suggest(cursor, names):
-        if MARK not in each.label:
-            found.setdefault(each.label, each)
-    return cursor.start, tuple(found.values())
+    for cursor in find_cursors(snapshot, offset):
+        names = find_names(cursor.document)
+        if not cursor.is_whole:
+            declared, uses = {**last.declared, **names.declared}, {**last.uses, **names.uses}
+            names = Names(declared=declared, uses=uses, outputs={**last.outputs, **names.outputs})
+        found: dict[str, Suggestion] = {}
+        for each in _suggest(cursor, names):
+            if MARK not in each.label:
+                found.setdefault(each.label, each)
+        if found or not cursor.is_whole:
+            return cursor.start, tuple(found.values())
+    return offset, ()
 
 
 def _suggest(cursor: Cursor, names: Names) -> Iterator[Suggestion]:

@@ -17,7 +17,7 @@ from runtime.lsp.snapshot import Snapshot
 MARK = "zqcursorqz"
 """What is put in place of the cursor; a name like any other."""
 _WORD = re.compile(r"[\w.]*$", re.ASCII)
-_ALONE = re.compile(r"[ ]*(- )?[\w.]*$", re.ASCII)
+_ALONE = re.compile(r"[ ]*(?P<dash>- *)?[\w.]*$", re.ASCII)
 _REST = re.compile(r"(?P<word>[\w.]*)[ \t]*(#[^\r\n]*)?(?=[\r\n]|\Z)", re.ASCII)
 _QUOTES = ('"', "'")
 
@@ -44,6 +44,11 @@ class Cursor:
 
 def find_cursor(snapshot: Snapshot, offset: int) -> Cursor | None:
     """Return what an offset of the text is in; None where nothing around it can be read."""
+    return next(find_cursors(snapshot, offset), None)
+
+
+def find_cursors(snapshot: Snapshot, offset: int) -> Iterator[Cursor]:
+    """Yield what an offset of the text may be in, the likeliest first: of all of the text, else of what can be read."""
     text = snapshot.text
     word = _WORD.search(text, 0, offset)
     start = offset if word is None else word.start()
@@ -52,24 +57,24 @@ def find_cursor(snapshot: Snapshot, offset: int) -> Cursor | None:
         found = None if document is None else _find_mark(document.data, ())
         if document is not None and found is not None:
             path, is_key, before = found
-            return Cursor(document=document, path=path, is_key=is_key, before=before, is_whole=is_whole, start=start)
-    return None
+            yield Cursor(document=document, path=path, is_key=is_key, before=before, is_whole=is_whole, start=start)
 
 
 def _list_candidates(text: str, offset: int) -> Iterator[tuple[str, bool]]:
     """Yield texts with the mark at the cursor: all of it, what is before it, and the lines that it is inside of.
 
-    A word that is alone on its line is a key that has no colon yet, or else a value.
+    A word that is alone on its line may be a key that has no colon yet, or a value.
     """
     before, after = text[:offset], text[offset:]
     line = before[max(before.rfind("\n"), before.rfind("\r")) + 1 :]
-    rest = _REST.match(after)
-    is_alone = rest is not None and _ALONE.fullmatch(line) is not None
-    if rest is not None and is_alone:
-        yield f"{before}{MARK}{rest['word']}:{after[rest.end('word') :]}", True
-    yield f"{before}{MARK}{after}", True
+    rest, alone = _REST.match(after), _ALONE.fullmatch(line)
+    values = [(f"{before}{MARK}{after}", True)]
+    keys: list[tuple[str, bool]] = []
+    if rest is not None and alone is not None:
+        keys.append((f"{before}{MARK}{rest['word']}:{after[rest.end('word') :]}", True))
+    yield from (*values, *keys) if alone is not None and alone["dash"] else (*keys, *values)
     for lines in (before, _find_lines(before)):
-        if is_alone:
+        if keys:
             yield close(f"{lines}{MARK}:"), False
         yield close(f"{lines}{MARK}"), False
 
