@@ -16,7 +16,6 @@ from graphspec.declare.library import CALLS, LOSSES
 from graphspec.declare.ops import CopyOp, EmaOp, Op, UpdateOp
 from graphspec.read.interpolation import spell
 from graphspec.read.source import Plain
-from graphspec.words import count
 from runtime.lsp.complete import describe_function, find_op, is_expression
 from runtime.lsp.cursor import MARK, Cursor, find_cursor
 from runtime.lsp.keys import describe_key, find_words
@@ -176,7 +175,9 @@ def _describe_model(name: str, plan: Plan) -> Iterator[str]:
 def _describe_declaration(model: ModelDecl) -> str:
     number = sum(prod(each.shape) for each in model.parameters)
     made = f"`{model.class_path}`" if isinstance(model.class_path, str) else model.kind
-    return f"{made}, {count(number, 'parameter')}" if model.parameters else f"{made}, parameters known once it is built"
+    if not model.parameters:
+        return f"{made}, parameters known once it is built"
+    return f"{made}, {number:,} {'parameter' if number == 1 else 'parameters'}"
 
 
 def _list_written(name: str, op: Op) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ from runtime.lsp.cursor import MARK, find_cursor
 from runtime.lsp.names import Declared, Mention, Symbol
 from runtime.lsp.snapshot import Snapshot
 
+ROLES = ("train", "test", "eval")
+"""Names of data that mean something."""
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _SECTIONS = ("vars", "inputs", "state", "models", "blocks", "ops", "data")
 
@@ -62,6 +64,8 @@ def check_rename(snapshot: Snapshot, offset: int) -> Mention:
     declared = snapshot.names.declared.get(mention.symbol)
     if declared is None:
         raise RenameError(f"'{mention.symbol.name}' is not declared")
+    if mention.symbol.space == "data" and mention.symbol.name in ROLES and not mention.symbol.scope:
+        raise RenameError(f"'{mention.symbol.name}' is a word of the language: it says what the data is for")
     others = {each.span.file for each in snapshot.names.of(mention.symbol)} - {snapshot.file}
     if others or declared.span.file != snapshot.file:
         file = min(others or {declared.span.file})
