@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -238,6 +239,7 @@ def serve(backend: str) -> bool:
     """Answer an editor on standard input and output until it says goodbye or is gone; return whether it did."""
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("pygls.protocol").setLevel(logging.CRITICAL)  # a refused rename is an answer, and no error here
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that waits for a message cannot be told
     # Messages have a stream of their own: whatever else is printed must not get between them.
     sys.stdout.flush()
     stream = os.fdopen(os.dup(sys.stdout.fileno()), "wb")

@@ -23,7 +23,12 @@ PATIENCE = 60
 class Editor:
     """A client with its server; texts are named by their files in a folder, or by an address."""
 
-    def __init__(self, folder: Path, encodings: list[types.PositionEncodingKind] | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        encodings: list[types.PositionEncodingKind] | None = None,
+        command: tuple[str, ...] = (sys.executable, "-m", "runtime.cli", "lsp"),
+    ):
         self.folder = folder
         self.logged: list[str] = []
         self.published: dict[str, types.PublishDiagnosticsParams] = {}
@@ -37,14 +42,14 @@ class Editor:
         self.client.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda params: self._take(params))
         self.client.feature(types.WINDOW_LOG_MESSAGE)(lambda params: self.logged.append(params.message))
         general = types.GeneralClientCapabilities(position_encodings=encodings)
-        self.run(self._start())
-        capabilities = types.ClientCapabilities(general=general)
+        self.run(self._start(command))
+        renaming = types.TextDocumentClientCapabilities(rename=types.RenameClientCapabilities(prepare_support=True))
+        capabilities = types.ClientCapabilities(general=general, text_document=renaming)
         params = types.InitializeParams(capabilities=capabilities, process_id=os.getpid())
         self.server = self.run(self.client.initialize_async(params)).capabilities
         self.client.initialized(types.InitializedParams())
 
-    async def _start(self):
-        command = (sys.executable, "-m", "runtime.cli", "lsp")
+    async def _start(self, command):
         await self.client.start_io(*command, cwd=self.folder, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
     def run(self, coroutine):
@@ -109,8 +114,8 @@ class Editor:
 
     def place(self, name: str, words: str, after: int = 0) -> types.Position:
         """Return the position in UTF-16 that so many characters follow after the first place of some words."""
-        before = self.texts[self.uri(name)].partition(words)[0] + words[:after]
-        assert words in self.texts[self.uri(name)], words
+        text = self.texts[self.uri(name)]
+        before = text[: text.index(words) + after]
         lines = before.replace("\r\n", "\n").split("\n")
         return types.Position(line=len(lines) - 1, character=len(lines[-1].encode("utf-16-le")) // 2)
 
