@@ -101,7 +101,7 @@ LAYERS: Mapping[str, tuple[Option, ...]] = {
 
 
 LAYER_MEANINGS: Mapping[str, str] = {
-    "linear": "x W^T + b over the last axis",
+    "linear": "the product x W^T + b over the last axis",
     "conv2d": "convolution over height and width",
     "conv_transpose2d": "transposed convolution over height and width",
     "batch_norm": "axis 1 normalized over all others: by the batch in train mode, else by running statistics",
@@ -115,16 +115,16 @@ LAYER_MEANINGS: Mapping[str, str] = {
     "max_pool": "greatest over a window that moves over height and width",
     "global_avg_pool": "mean over height and width",
     "upsample": "height and width times a factor",
-    "residual": "x + layers(x)",
-    "relu": "max(0, x)",
-    "leaky_relu": "x above 0, else slope x",
-    "gelu": "x times the normal CDF of x",
-    "silu": "x sigmoid(x)",
-    "elu": "x above 0, else alpha (exp(x) - 1)",
+    "residual": "the sum x + layers(x)",
+    "relu": "the greater of 0 and x",
+    "leaky_relu": "the input above 0, else slope x",
+    "gelu": "the product of x and the normal CDF of x",
+    "silu": "the product x sigmoid(x)",
+    "elu": "the input above 0, else alpha (exp(x) - 1)",
     "tanh": "hyperbolic tangent",
     "sigmoid": "1 / (1 + exp(-x))",
-    "softmax": "exp(x) divided by its sum",
-    "identity": "x",
+    "softmax": "the shares exp(x) / sum(exp(x))",
+    "identity": "the input itself",
 }
 """What every layer gives, in a few words."""
 

@@ -99,7 +99,9 @@ def describe_layer() -> Json:
     inner: dict[str, JsonValue] = {}
     for kind, options in LAYERS.items():
         full = describe_options(options)
-        inner[kind] = {"anyOf": [describe_option(options[0]), full]} if options else full
+        # Editors show the description of the alternative that is written.
+        said = f"{_say(LAYER_MEANINGS[kind])} A value alone is `{options[0].name}`." if options else ""
+        inner[kind] = {"anyOf": [{**describe_option(options[0]), "description": said}, full]} if options else full
     inner["residual"] = residual
     inner = {kind: {**cast("Json", each), "description": _say(LAYER_MEANINGS[kind])} for kind, each in inner.items()}
     bare = [kind for kind, options in LAYERS.items() if kind != "residual" and not any(o.required for o in options)]
