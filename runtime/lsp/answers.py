@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from graphspec.read.builder import SourceText
 from runtime.lsp import navigate
 from runtime.lsp.complete import Kind, complete
 from runtime.lsp.hover import hover
-from runtime.lsp.names import Declared, Names
+from runtime.lsp.names import Names
 from runtime.lsp.places import Units
 from runtime.lsp.report import START, Reporter
 from runtime.lsp.snapshot import Snapshot
@@ -120,25 +120,27 @@ def _rename(question: Question, params: types.RenameParams) -> types.WorkspaceEd
     return types.WorkspaceEdit(changes={question.uris[question.snapshot.file]: edits})
 
 
-def _outline(question: Question, params: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
-    def draw(
-        name: str, span: Span, whole: Span, kind: str, children: Iterable[types.DocumentSymbol] = ()
-    ) -> types.DocumentSymbol:
-        selection, place = question.range(span), question.range(whole)
-        around = types.Range(start=selection.start, end=max(selection.end, place.end, key=_key))
-        return types.DocumentSymbol(
-            name=name, kind=_SYMBOLS[kind], range=around, selection_range=selection, children=[*children]
-        )
+def _outline(question: Question, _: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+    return [_draw_section(question, each) for each in navigate.outline(question.snapshot)]
 
-    def draw_entry(each: Declared, section: str) -> types.DocumentSymbol:
-        inside = navigate.list_inside(question.snapshot, each.symbol) if section == "blocks" else ()
-        children = [draw(op.symbol.name, op.span, op.whole, "ops") for op in inside]
-        return draw(each.symbol.name, each.span, each.whole, section, children)
 
-    return [
-        draw(each.name, each.span, each.whole, each.name, [draw_entry(entry, each.name) for entry in each.entries])
-        for each in navigate.outline(question.snapshot)
-    ]
+def _draw_section(question: Question, section: navigate.Section) -> types.DocumentSymbol:
+    children: list[types.DocumentSymbol] = []
+    for each in section.entries:
+        inside = navigate.list_inside(question.snapshot, each.symbol) if section.name == "blocks" else ()
+        ops = [_draw(question, op.symbol.name, op.span, op.whole, "ops", []) for op in inside]
+        children.append(_draw(question, each.symbol.name, each.span, each.whole, section.name, ops))
+    return _draw(question, section.name, section.span, section.whole, section.name, children)
+
+
+def _draw(
+    question: Question, name: str, span: Span, whole: Span, kind: str, children: list[types.DocumentSymbol]
+) -> types.DocumentSymbol:
+    selection, place = question.range(span), question.range(whole)
+    around = types.Range(start=selection.start, end=max(selection.end, place.end, key=_key))
+    return types.DocumentSymbol(
+        name=name, kind=_SYMBOLS[kind], range=around, selection_range=selection, children=children
+    )
 
 
 def _key(position: types.Position) -> tuple[int, int]:

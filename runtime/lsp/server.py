@@ -212,15 +212,19 @@ def make_server(backend: str) -> Server:
     server = Server(backend)
 
     def renew(params: types.DidOpenTextDocumentParams | types.DidChangeTextDocumentParams) -> None:
+        """Look at a text that was opened or changed."""
         server.renew(params.text_document.uri)
 
     def forget(params: types.DidCloseTextDocumentParams) -> None:
+        """Leave a text that was closed."""
         server.forget(params.text_document.uri)
 
     def renew_all(_: types.DidSaveTextDocumentParams | types.DidChangeWatchedFilesParams) -> None:
+        """Look again, because files were written."""
         server.renew_all()
 
     def finish(_: None) -> None:
+        """Note that the editor has said goodbye."""
         server.is_done = True
 
     feature = server.wire.feature
