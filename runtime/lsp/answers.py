@@ -81,7 +81,7 @@ def _complete(question: Question, params: types.CompletionParams) -> types.Compl
             kind=_KINDS[each.kind],
             detail=each.detail or None,
             documentation=_mark_down(each.text) if each.text else None,
-            text_edit=types.TextEdit(range=place, new_text=each.label + each.after),
+            text_edit=types.TextEdit(range=place, new_text=each.write(question.snapshot.text, start, offset)),
             sort_text=f"{index:04d}",
         )
         for index, each in enumerate(found)

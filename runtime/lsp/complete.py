@@ -25,6 +25,7 @@ from runtime.lsp.snapshot import Snapshot
 Kind: TypeAlias = Literal["key", "word", "name", "model", "variable", "function", "block", "option"]
 
 _OPEN = re.compile(r"\$\{(?P<equals>=?)[^{}]*$")
+_COLON = re.compile(r"[\w.]*[\"']?[ \t]*:", re.ASCII)
 _CALL = re.compile(r"(?P<function>\w+)\((?P<rest>[^()]*(\([^()]*\)[^()]*)*)$", re.ASCII)
 _SAMPLES: tuple[dict[str, Plain], ...] = (
     {"forward": "m"},
@@ -57,6 +58,15 @@ class Suggestion:
     """What it means."""
     after: str = ""
     """What is written after it."""
+
+    def write(self, text: str, start: int, offset: int) -> str:
+        """Return what is written for it in place of the word from ``start`` up to the cursor at ``offset``."""
+        if self.kind == "key" and _COLON.match(text, offset):
+            return self.label
+        # A word that begins with an indicator of YAML needs quotes, unless it stands in some.
+        if self.label[:1] == "!" and text[start - 1 : start] not in ('"', "'"):
+            return f'"{self.label}"'
+        return self.label + self.after
 
 
 def complete(snapshot: Snapshot, last: Names, offset: int) -> tuple[int, tuple[Suggestion, ...]]:

@@ -17,12 +17,23 @@ from graphspec.read.source import Document, read_document
 from runtime.lsp.names import NOTHING, Names, find_names
 from runtime.train.pace import find_declared_pace
 
-_SPEC = re.compile(r"""^\ufeff?["']?graphspec["']?[ \t]*:|^[ \t]*\{?[ \t]*"graphspec"[ \t]*:""", re.MULTILINE)
+_ROOT_KEY = re.compile(r"""^["']?graphspec["']?[ \t]*:""", re.MULTILINE)
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\]]|\bgraphspec\b')
+_COLON = re.compile(r"\s*:")
 
 
 def is_spec(text: str) -> bool:
     """Return whether a text is that of a spec: its root has the key `graphspec`, whatever else is wrong with it."""
-    return _SPEC.search(text) is not None
+    text = text.removeprefix("\ufeff")
+    if not text.lstrip().startswith("{"):
+        return _ROOT_KEY.search(text) is not None
+    depth = 0
+    for found in _TOKEN.finditer(text):
+        token = found.group()
+        depth += (token in "{[") - (token in "]}")
+        if depth == 1 and token.strip('"') == "graphspec" and _COLON.match(text, found.end()):
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,3 +173,13 @@ def test_json_is_completed_too(editor):
     text = '{"graphspec": 1, "name": "j",\n "models": {"net": {"layers": ["relu"]}},\n "ops": {"y": {"forward": "|"}}}'
     assert {*editor.complete("spec.json", text)} == {"net"}
     editor.close("spec.json")
+
+
+def test_a_key_that_has_its_colon_gets_no_other_and_a_word_that_needs_quotes_gets_them(editor):
+    text = SPEC.replace("{like: critic}", "{li|ke: critic}")
+    assert editor.complete("colon.yaml", text)["like"].text_edit.new_text == "like"
+    text = SPEC.replace("after: step_critic}", "mode: |}")
+    assert editor.complete("colon.yaml", text)["!train"].text_edit.new_text == '"!train"'
+    text = SPEC.replace("after: step_critic}", 'mode: "|"}')
+    assert editor.complete("colon.yaml", text)["!train"].text_edit.new_text == "!train"
+    editor.close("colon.yaml")

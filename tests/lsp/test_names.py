@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -190,6 +191,44 @@ def test_a_name_that_a_variable_spells_is_refused(editor):
     assert editor.check("spelled.yaml", text) == []
     with pytest.raises(JsonRpcException, match="through a variable"):
         editor.rename("spelled.yaml", "  critic_1: {", "other", 3)
+
+
+FOLDED = """graphspec: 1
+name: folded
+inputs: {x: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 2}], optimizer: sgd}}
+ops:
+  y: {forward: net, inputs: x}
+  goal:
+    expr: >
+      y * y
+      + mean(y,
+      axis=1, keepdims=True)
+  learn: {update: net, loss: "mean(goal)"}
+"""
+
+
+def test_rename_reaches_expressions_over_several_lines(editor):
+    assert editor.check("folded.yaml", FOLDED) == []
+    text = editor.rename("folded.yaml", "  y: {", "why", 2)
+    assert "      why * why\n      + mean(why,\n" in text
+
+
+def test_rename_in_json_keeps_the_quotes(editor):
+    text = json.dumps(load(FOLDED).model_dump(mode="json", include={"graphspec", "name"}))
+    text = text[:-1] + ', "models": {"net": {"layers": [{"linear": 2}], "optimizer": "sgd"}},\n'
+    text += '"inputs": {"x": {"shape": ["batch", 2]}},\n'
+    text += '"ops": {"y": {"forward": "net", "inputs": "x"}, "u": {"update": "net", "loss": "mean(y)"}}}\n'
+    assert editor.check("spec.json", text) == []
+    renamed = editor.rename("spec.json", '"y"', "why", 1)
+    assert renamed == text.replace('"y"', '"why"').replace("mean(y)", "mean(why)")
+
+
+def test_an_escape_inside_of_an_expression_is_refused(editor):
+    text = FOLDED.replace('"mean(goal)"', '"mean(go\\x61l)"')
+    assert editor.check("escape.yaml", text) == []
+    with pytest.raises(JsonRpcException, match="through a variable or an escape"):
+        editor.rename("escape.yaml", "  goal:", "aim", 3)
 
 
 @pytest.mark.parametrize("name", ["sac/sac.yaml", "gan-digits/gan-digits.yaml", "stylegan2-lazy/stylegan2-lazy.yaml"])

@@ -141,6 +141,39 @@ def test_an_error_of_the_server_is_logged_and_it_goes_on(monkeypatch, tmp_path):
     assert logged == ["file:///a.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("graphspec: 1", True),
+        ("\ufeffgraphspec : 1", True),
+        ('# a spec\n"graphspec": 1', True),
+        ('{"name": "a}", "vars": {"a": [1]}, "graphspec": 1}', True),
+        ("{name: a, graphspec: 1", True),
+        ("name: a\nops:\n  graphspec: 1", False),
+        ('{"dependencies": {"graphspec": "1"}}', False),
+        ('{"name": "graphspec", "scripts": ["graphspec"]}', False),
+        ("# graphspec: 1", False),
+        ("", False),
+    ],
+)
+def test_a_spec_has_its_key_at_the_root(text, expected):
+    assert server.is_spec(text) is expected
+
+
+def test_nothing_that_a_spec_names_is_imported(tmp_path):
+    (tmp_path / "untouchable.py").write_text("open('touched', 'w').close()")
+    editor = Editor(tmp_path)
+    text = SMALL.replace("{layers: [{linear: 4}]", '{class: "untouchable:Net", traits: {buffers: false}').replace(
+        '"mean(y)"}', 'error}, error: {loss: "untouchable:error", inputs: y}'
+    )
+    found = editor.check("named.yaml", text)
+    assert [each for each in found if each.severity == types.DiagnosticSeverity.Error] == []
+    assert "untouchable:Net" in editor.hover("named.yaml", "net: {", 1)
+    editor.complete("named.yaml", text.replace("untouchable:Net", "untouchable:|"))
+    assert editor.quit() == 0
+    assert not (tmp_path / "touched").exists()
+
+
 def test_the_server_says_what_it_can(editor):
     told = editor.server
     assert told.text_document_sync.change == types.TextDocumentSyncKind.Full
