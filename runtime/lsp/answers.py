@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from lsprotocol import types
@@ -49,8 +50,15 @@ class Question:
     names: Names
     plan: Plan | None
     units: Units
-    uris: Mapping[str, str]
-    """The addresses of the files of the spec by their names in messages."""
+    uri: str
+    """The address of the text."""
+    opened: Mapping[Path, str]
+    """The addresses of the files that the editor has open."""
+
+    @property
+    def uris(self) -> Mapping[str, str]:
+        """Return the addresses of the files of the spec by their names in messages."""
+        return find_uris(self.snapshot, self.uri, self.opened)
 
     def offset(self, position: types.Position) -> int:
         """Return the offset of an editor's position."""
@@ -63,11 +71,19 @@ class Question:
     def location(self, span: Span) -> types.Location:
         """Return where a span is, in this file or another."""
         if span.file == self.snapshot.file:
-            return types.Location(uri=self.uris[span.file], range=self.range(span))
+            return types.Location(uri=self.uri, range=self.range(span))
         texts: Mapping[str, str] = {} if self.snapshot.document is None else self.snapshot.document.texts
-        uri = self.uris.get(span.file) or self.snapshot.locate(span.file).as_uri()
+        path = self.snapshot.locate(span.file)
+        uri = self.opened.get(path) or path.as_uri()
         source = SourceText(file=span.file, content=texts.get(span.file, ""))
         return types.Location(uri=uri, range=self.units.range(source, span) if span.file in texts else START)
+
+
+def find_uris(snapshot: Snapshot, uri: str, opened: Mapping[Path, str]) -> Mapping[str, str]:
+    """Return the addresses of the files of a spec, by their names in messages: those that the editor uses."""
+    texts: Mapping[str, str] = {} if snapshot.document is None else snapshot.document.texts
+    paths = {file: snapshot.locate(file) for file in (*texts, *snapshot.findings.texts)}
+    return {**{file: opened.get(path) or path.as_uri() for file, path in paths.items()}, snapshot.file: uri}
 
 
 def _complete(question: Question, params: types.CompletionParams) -> types.CompletionList:
@@ -117,7 +133,7 @@ def _prepare_rename(question: Question, params: types.PrepareRenameParams) -> ty
 def _rename(question: Question, params: types.RenameParams) -> types.WorkspaceEdit:
     places = navigate.rename(question.snapshot, question.offset(params.position), params.new_name)
     edits = [types.TextEdit(range=question.range(each), new_text=params.new_name) for each in places]
-    return types.WorkspaceEdit(changes={question.uris[question.snapshot.file]: edits})
+    return types.WorkspaceEdit(changes={question.uri: edits})
 
 
 def _outline(question: Question, _: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:

@@ -13,6 +13,7 @@ from graphspec.declare.graph import find_kinds
 from graphspec.declare.library import CALLS, LOSSES, Signature
 from graphspec.declare.ops.base import Role
 from graphspec.expand.bindings import parse_op
+from graphspec.expand.copies import COMMON
 from graphspec.expand.formulas import is_formula
 from graphspec.read.arithmetic import FUNCTIONS
 from graphspec.read.expressions import PI
@@ -101,7 +102,10 @@ def _suggest(cursor: Cursor, names: Names) -> Iterator[Suggestion]:
         written = cursor.get(path)
         taken = written.keys() if isinstance(written, dict) else set[str]()
         keys: Mapping[str, str] = {} if given else find_keys(data, path)
-        yield from (Suggestion(label=key, kind="key", text=keys[key], after=": ") for key in keys if key not in taken)
+        # What is for ops of this kind stands before what every op has.
+        common = COMMON if find_op((*path, "")) == path else ()
+        for key in sorted(keys.keys() - taken, key=lambda key: (key in common, [*keys].index(key))):
+            yield Suggestion(label=key, kind="key", text=keys[key], after=": ")
     elif is_expression(cursor):
         yield from _list_options(cursor.before)
         yield from list_names(names, WANTED["value"].facets, scope)

@@ -20,7 +20,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from compiler import Plan
-from runtime.lsp.answers import ANSWERS, Question
+from runtime.lsp.answers import ANSWERS, Question, find_uris
 from runtime.lsp.names import NOTHING, Names
 from runtime.lsp.navigate import RenameError
 from runtime.lsp.places import Units
@@ -86,11 +86,8 @@ class Server:
         if is_spec(text):
             self._take(uri, text)
         else:
-            self.forget(uri)
-        changed = find_path(uri)
-        for session in list(self.sessions.values()):
-            if session.uri != uri and changed in session.files:
-                self._take(session.uri, session.snapshot.text)
+            self._drop(uri)
+        self._renew_others(uri)
 
     def renew_all(self) -> None:
         """Check every spec again, because files beside them changed."""
@@ -98,7 +95,12 @@ class Server:
             self._take(session.uri, session.snapshot.text)
 
     def forget(self, uri: str) -> None:
-        """Stop checking a text, and take back what was found in it."""
+        """Stop checking a text that was closed; for what includes it its file counts again."""
+        self._drop(uri)
+        self._renew_others(uri)
+
+    def _drop(self, uri: str) -> None:
+        """Take back what was found in a text."""
         session = self.sessions.pop(uri, None)
         if session is not None:
             if session.task is not None:
@@ -113,13 +115,13 @@ class Server:
             session = self.sessions.get(params.text_document.uri)
             if session is None:
                 return None
-            snapshot = session.snapshot
             question = Question(
-                snapshot=snapshot,
+                snapshot=session.snapshot,
                 names=session.names,
                 plan=session.plan,
                 units=self.units,
-                uris=self._find_uris(session, snapshot),
+                uri=session.uri,
+                opened=self._list_opened(),
             )
             try:
                 return await asyncio.to_thread(work, question, params)
@@ -131,7 +133,15 @@ class Server:
 
         return handle
 
+    def _renew_others(self, uri: str) -> None:
+        """Check what includes a text again."""
+        changed = find_path(uri)
+        for session in list(self.sessions.values()):
+            if session.uri != uri and changed in session.files:
+                self._take(session.uri, session.snapshot.text)
+
     def _take(self, uri: str, text: str) -> None:
+        """Take a snapshot of a text, and check it."""
         path = find_path(uri)
         name = Path(unquote(urlsplit(uri).path) or "spec.yaml").name
         texts = {each: item.source for each, item in self.wire.workspace.text_documents.items() if each != uri}
@@ -163,24 +173,17 @@ class Server:
             session.names = snapshot.names if snapshot.document is not None else session.names
             session.plan = findings.plan or session.plan
             session.files = frozenset(map(snapshot.locate, findings.texts)) - {snapshot.path}
-            uris = self._find_uris(session, snapshot)
+            uris = find_uris(snapshot, session.uri, self._list_opened())
             before, session.version = session.reports, version
             session.reports = Reporter(snapshot=snapshot, units=self.units, uris=uris).list_diagnostics()
             self._publish((*before, *session.reports))
         except Exception:
             self._log(session.uri)
 
-    def _find_uris(self, session: Session, snapshot: Snapshot) -> Mapping[str, str]:
-        """Return the addresses of the files of a spec, by their names in messages: those that the editor uses."""
-        opened = {find_path(uri): uri for uri in self.wire.workspace.text_documents}
-        document = snapshot.document
-        texts: Mapping[str, str] = {} if document is None else document.texts
-        found: Mapping[str, str] = snapshot.findings.texts if "findings" in vars(snapshot) else {}
-        paths = {file: snapshot.locate(file) for file in (*texts, *found)}
-        return {
-            **{file: opened.get(path) or path.as_uri() for file, path in paths.items()},
-            snapshot.file: session.uri,
-        }
+    def _list_opened(self) -> Mapping[Path, str]:
+        """Return the addresses of the files that the editor has open."""
+        found = {find_path(uri): uri for uri in self.wire.workspace.text_documents}
+        return {path: uri for path, uri in found.items() if path is not None}
 
     def _publish(self, uris: Iterable[str]) -> None:
         """Publish what all specs have found in some files; a file that a spec includes is checked through it alone."""

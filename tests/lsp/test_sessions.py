@@ -131,7 +131,7 @@ def test_an_error_of_the_server_is_logged_and_it_goes_on(monkeypatch, tmp_path):
     snapshot = server.Snapshot(path=tmp_path / "a.yaml", text=SMALL, opened={})
     made.sessions["file:///a.yaml"] = server.Session(uri="file:///a.yaml", snapshot=snapshot)
     monkeypatch.setattr(type(made), "units", server.Units())
-    monkeypatch.setattr(made, "_find_uris", lambda *_: {})
+    monkeypatch.setattr(made, "_list_opened", dict)
 
     def fail(question: answers.Question, params: object) -> None:
         raise ZeroDivisionError
