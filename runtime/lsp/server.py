@@ -50,7 +50,8 @@ class Session:
     snapshot: Snapshot
     names: Names = NOTHING
     plan: Plan | None = None
-    task: asyncio.Task[None] | None = None
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Who has it works out what takes time."""
     reports: Reports = field(default_factory=dict[str, list[types.Diagnostic]])
     """What was found last, by the address of the file it is in."""
     version: int | None = None
@@ -71,6 +72,7 @@ class Server:
         self.wire = LanguageServer(NAME, found, text_document_sync_kind=types.TextDocumentSyncKind.Full)
         self.backend = backend
         self.sessions: dict[str, Session] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self.is_done = False
         """Whether the editor said that it needs no more answers."""
 
@@ -103,8 +105,6 @@ class Server:
         """Take back what was found in a text."""
         session = self.sessions.pop(uri, None)
         if session is not None:
-            if session.task is not None:
-                session.task.cancel()
             self._publish((uri, *session.reports))
 
     def answer(self, work: Callable[..., object]) -> Callable[[Asked], Awaitable[object]]:
@@ -156,18 +156,20 @@ class Server:
         delay = DELAY if uri in self.sessions else 0.0
         session = self.sessions.setdefault(uri, Session(uri=uri, snapshot=snapshot))
         session.snapshot = snapshot
-        if session.task is not None:
-            session.task.cancel()
-        session.task = asyncio.get_running_loop().create_task(self._check_soon(session, snapshot, delay))
+        task = asyncio.get_running_loop().create_task(self._check_soon(session, snapshot, delay))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _check_soon(self, session: Session, snapshot: Snapshot, delay: float) -> None:
         """Check a text once it rests, and publish what was found, unless it has changed since."""
         version = self.wire.workspace.get_text_document(session.uri).version
         await asyncio.sleep(delay)
         try:
-            # What takes time is worked out beside the loop.
-            await asyncio.to_thread(lambda: (snapshot.names, snapshot.findings))
-            if session.snapshot is not snapshot or self.sessions.get(session.uri) is not session:
+            # What takes time is worked out beside the loop, one version of a text after another.
+            async with session.turn:
+                if self._is_newest(session, snapshot):
+                    await asyncio.to_thread(lambda: (snapshot.names, snapshot.findings))
+            if not self._is_newest(session, snapshot):
                 return
             findings = snapshot.findings
             session.names = snapshot.names if snapshot.document is not None else session.names
@@ -179,6 +181,9 @@ class Server:
             self._publish((*before, *session.reports))
         except Exception:
             self._log(session.uri)
+
+    def _is_newest(self, session: Session, snapshot: Snapshot) -> bool:
+        return session.snapshot is snapshot and self.sessions.get(session.uri) is session
 
     def _list_opened(self) -> Mapping[Path, str]:
         """Return the addresses of the files that the editor has open."""

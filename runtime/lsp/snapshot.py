@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
+from threading import RLock
+from typing import Generic, TypeVar
 
 from compiler import Plan, compile_step
 from graphspec.diagnostics import Diagnostic, SpecError, sort_diagnostics
@@ -16,6 +17,9 @@ from graphspec.read.builder import SourceText
 from graphspec.read.source import Document, read_document
 from runtime.lsp.names import NOTHING, Names, find_names
 from runtime.train.pace import find_declared_pace
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 _ROOT_KEY = re.compile(r"""^["']?graphspec["']?[ \t]*:""", re.MULTILINE)
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\]]|\bgraphspec\b')
@@ -34,6 +38,23 @@ def is_spec(text: str) -> bool:
         if depth == 1 and token.strip('"') == "graphspec" and _COLON.match(text, found.end()):
             return True
     return False
+
+
+class Once(Generic[S, T]):
+    """A property that is worked out once, by one thread; unlike those of `functools`, no other object waits for it."""
+
+    def __init__(self, work: Callable[[S], T]) -> None:
+        self._work = work
+        self._name = work.__name__
+
+    def __get__(self, instance: S, owner: type[S]) -> T:
+        """Return its value, which stands in the object from then on."""
+        values: dict[str, T] = vars(instance)
+        locks: dict[str, RLock] = vars(instance).setdefault("locks", {})
+        with locks.setdefault(self._name, RLock()):
+            if self._name not in values:
+                values[self._name] = self._work(instance)
+        return values[self._name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,22 +85,22 @@ class Snapshot:
         """Return its name in messages, which is that of the file without folders."""
         return self.path.name
 
-    @cached_property
+    @Once
     def source(self) -> SourceText:
         """Return the text, which knows where its lines start."""
         return SourceText(file=self.file, content=self.text)
 
-    @cached_property
+    @Once
     def document(self) -> Document | None:
         """Return the data of the text and of what it includes; None where it cannot be read."""
         return self.read(self.text)
 
-    @cached_property
+    @Once
     def names(self) -> Names:
         """Return the names that it declares and mentions, as far as it can be read."""
         return NOTHING if self.document is None else find_names(self.document)
 
-    @cached_property
+    @Once
     def findings(self) -> Findings:
         """Return what `stepgraph check` finds."""
         try:
