@@ -9,6 +9,7 @@ from math import prod
 from compiler import Plan
 from compiler.ir.program import ModelDecl
 from compiler.ir.step_graph import StepGraph
+from compiler.plan.summary import find_moments
 from graphspec.analysis.scope import find_expression
 from graphspec.declare.blocks import UseOp
 from graphspec.declare.formulas import LOSS
@@ -128,6 +129,7 @@ def _describe_facts(declared: Declared, names: Names, plan: Plan | None) -> Iter
         return
     for name in find_instances(symbol, names):
         yield from _describe_value(name, plan)
+        yield from _describe_moments(name, plan)
         if name in plan.spec.ops:
             yield f"```text\n{plan.explain(name).strip()}\n```"
 
@@ -154,6 +156,14 @@ def _describe_value(name: str, plan: Plan) -> Iterator[str]:
     ]
     if readers:
         yield f"read by {_enumerate([each.removesuffix('.loss') for each in dict.fromkeys(readers)])}"
+
+
+def _describe_moments(name: str, plan: Plan) -> Iterator[str]:
+    """Yield in which steps an op writes."""
+    for mode in plan.program.modes:
+        when = find_moments(plan, mode).get(name) if mode.mode == "train" else None
+        if when is not None:
+            yield f"writes {when}"
 
 
 def _describe_model(name: str, plan: Plan) -> Iterator[str]:

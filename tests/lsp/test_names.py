@@ -53,7 +53,7 @@ HOVER = {
     "an update": ("step_actor: {", 1, [
         "`step_actor.loss`: [] float32",
         "forward now.told still reads actor.params@0",
-        "apply step_actor follows its gradient at once"]),
+        "apply step_actor follows its gradient at once", "writes in every step"]),
     "a variable": ("${tau}", 3, ["`tau`: a variable", "value: `0.005`"]),
     "a block": ("policy, inputs: [next", 1, ["`middle`, `action`, `log_p`", "used by `next`, `now`"]),
     "a key": ("forward: critic_1", 2, ["The model that is called."]),
@@ -78,6 +78,11 @@ def test_hover_says_why_an_update_waits(editor):
     assert "still reads" in told
     editor.write(path.name, path.read_text())
     assert told.strip().partition("\n")[2] in editor.hover(path.name, "step_d:", 1)
+
+
+def test_hover_says_when_an_update_fires(editor):
+    editor.write("td3.yaml", (ROOT / "examples" / "td3" / "td3.yaml").read_text())
+    assert "writes in steps 2, 4, 6, ..." in editor.hover("td3.yaml", "  step_actor: {", 4)
 
 
 def test_nothing_is_said_of_a_comment_and_of_what_is_unknown(editor):
