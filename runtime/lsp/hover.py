@@ -20,7 +20,7 @@ from graphspec.read.source import Plain
 from runtime.lsp.complete import describe_function, find_op, is_expression
 from runtime.lsp.cursor import MARK, Cursor, find_cursor
 from runtime.lsp.keys import describe_key, find_words
-from runtime.lsp.names import Declared, Names, Symbol
+from runtime.lsp.names import Declared, Names, Symbol, look
 from runtime.lsp.snapshot import Snapshot
 
 _WEIGHTS = ("params", "tied", "buffers")
@@ -84,7 +84,9 @@ def _describe_symbol(declared: Declared, snapshot: Snapshot) -> str:
     inside = f" of the block `{symbol.scope}`" if symbol.scope else ""
     match symbol.space:
         case "variable":
-            return f"`{symbol.name}`: a {'constant' if inside else 'variable'}{inside}"
+            written = None if snapshot.document is None else look(snapshot.document.data, declared.path)
+            value = "" if isinstance(written, dict | list) else f", `{spell(written)}`"
+            return f"`{symbol.name}`: a {'constant' if inside else 'variable'}{inside}{value}"
         case "block":
             outputs = ", ".join(f"`{each}`" for each in snapshot.names.outputs.get(symbol.name, ()))
             uses = [each.name for each, block in snapshot.names.uses.items() if block == symbol.name]
@@ -115,7 +117,7 @@ def _describe_facts(declared: Declared, names: Names, plan: Plan | None) -> Iter
     if symbol.space == "variable":
         if not symbol.scope and symbol.name in plan.spec.vars:
             value = plan.spec.vars[symbol.name]
-            yield f"value: `{spell(value) if not isinstance(value, dict | list) else value}`"
+            yield "" if isinstance(value, dict | list) else f"value: `{spell(value)}`"
         return
     if symbol.space != "name":
         return

@@ -54,7 +54,7 @@ HOVER = {
         "`step_actor.loss`: [] float32",
         "forward now.told still reads actor.params@0",
         "apply step_actor follows its gradient at once", "writes in every step"]),
-    "a variable": ("${tau}", 3, ["`tau`: a variable", "value: `0.005`"]),
+    "a variable": ("${tau}", 3, ["`tau`: a variable, `0.005`", "value: `0.005`"]),
     "a block": ("policy, inputs: [next", 1, ["`middle`, `action`, `log_p`", "used by `next`, `now`"]),
     "a key": ("forward: critic_1", 2, ["The model that is called."]),
     "a key of a section": ("run: {steps", 1, ["How `stepgraph run` trains."]),
@@ -78,6 +78,23 @@ def test_hover_says_why_an_update_waits(editor):
     assert "still reads" in told
     editor.write(path.name, path.read_text())
     assert told.strip().partition("\n")[2] in editor.hover(path.name, "step_d:", 1)
+
+
+def test_hover_on_a_variable_or_a_constant_shows_how_it_is_written_and_what_it_comes_to(editor):
+    text = FOLDED.replace("inputs: {x", 'vars: {half: 0.5, whole: "${= 2 * half}"}\ninputs: {x')
+    text = text.replace("  y: {forward: net, inputs: x}", "  y: {use: part, inputs: x}").replace(
+        "y * y", "y.out * ${whole}"
+    )
+    text = text.replace("mean(y,", "mean(y.out,") + (
+        'blocks:\n  part: {inputs: seen, outputs: out, args: {rate: 3}, ops: {out: {expr: "net_out * ${rate}"}, '
+        "net_out: {forward: net, inputs: seen}}}\n"
+    )
+    assert editor.check("variables.yaml", text) == []
+    assert "`whole`: a variable, `${= 2 * half}`\n\nvalue: `1.0`" in editor.hover("variables.yaml", "${whole}", 4)
+    assert "`half`: a variable, `0.5`" in editor.hover("variables.yaml", "2 * half", 6)
+    assert "`rate`: a constant of the block `part`, `3`" in editor.hover("variables.yaml", "${rate}", 4)
+    found = editor.define("variables.yaml", "${rate}", 4)
+    assert found.range.start == editor.place("variables.yaml", "rate: 3")
 
 
 def test_hover_says_when_an_update_fires(editor):
