@@ -39,19 +39,22 @@ run: {steps: 10}
 
 
 @pytest.fixture(scope="session")
-def installed(request):
+def installed(request, tmp_path_factory):
     """Return the script of the server, installed by npm; skip where that is impossible."""
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         pytest.skip("npm, which installs the YAML language server, is missing")
     key = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in MANIFESTS)).hexdigest()[:12]
-    folder = request.config.cache.mkdir(f"yaml-language-server-{key}")
+    cache = getattr(request.config, "cache", None)  # without the plugin it is installed for this session
+    name = f"yaml-language-server-{key}"
+    folder = tmp_path_factory.mktemp(name) if cache is None else cache.mkdir(name)
     script = folder / "node_modules" / "yaml-language-server" / "bin" / "yaml-language-server"
     with FileLock(folder / "lock"):
         if not (folder / "done").exists():
             for name in MANIFESTS:
                 shutil.copy(HERE / name, folder)
-            command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            options = ("--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1", "--fetch-timeout=30000")
+            command = [npm, "ci", *options]
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
             if done.returncode:
                 pytest.skip(f"npm cannot install the YAML language server: {done.stderr.strip()[-300:]}")
