@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from os.path import basename
 
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard
@@ -28,7 +28,7 @@ def place_in(span: Span | None) -> str:
 
     Empty for specs built in Python.
     """
-    return "" if span is None else f"{PurePath(span.file).name}:{span.line}:{span.column}"
+    return "" if span is None else f"{basename(span.file)}:{span.line}:{span.column}"
 
 
 def cycle_problem(

@@ -266,9 +266,10 @@ def _find_inside(value: object, place: Place) -> Iterator[tuple[Place, ScheduleS
             for key, operand in value.items():
                 yield from _find_inside(operand, (*place, key))
         case Declaration():
-            written: Mapping[str, object] = dict(value)
+            written = value.model_fields_set  # no default is a schedule
             for name, field in type(value).model_fields.items():
-                yield from _find_inside(written[name], (*place, field.alias or name))
+                if name in written:
+                    yield from _find_inside(getattr(value, name), (*place, field.alias or name))
         case Mapping():
             for key, item in cast("Mapping[str, object]", value).items():
                 yield from _find_inside(item, (*place, key))

@@ -77,7 +77,7 @@ def infer_values(spec: GraphSpec, types: Mapping[str, TensorType]) -> Values:
     for name in spec.ops if is_cyclic else sort(before):
         op = spec.ops[name]
         made = _infer(op, types.get(name, UNKNOWN), values, spec.ops)
-        for value in (name, *op.defines(name)):
+        for value in dict.fromkeys((name, *op.defines(name))):
             models = sets.get(value, ())
             misses = bool(models) and made.may_miss
             values[value] = replace(made, type=types.get(value, UNKNOWN), models=models, may_miss=misses)

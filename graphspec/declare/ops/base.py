@@ -119,8 +119,7 @@ class OpBase(Declaration):
     def runs_in(self, mode: str) -> bool:
         """Return whether the op may run in a mode."""
         words = self.mode if self.mode is not None else self.default_modes
-        wanted = [word for word in words if not word.startswith("!")]
-        return f"!{mode}" not in words and (mode in wanted or not wanted)
+        return f"!{mode}" not in words and (mode in words or all(word.startswith("!") for word in words))
 
     def runs_on(self, dataset: str) -> bool:
         """Return whether the op may run on a batch of a data set; an empty name is none of those that specs name."""
