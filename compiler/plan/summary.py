@@ -73,17 +73,23 @@ def _format_optimizer(optimizer: OptimizerDecl) -> str:
 
 def _list_writes(plan: CompiledStep, mode: ModeProgram) -> Iterator[str]:
     """Yield every op that writes, with the steps in which it does."""
+    rows = {op: f"{_describe(plan.spec.ops[op])}, {when}" for op, when in find_moments(plan, mode).items()}
+    yield from _align(rows)
+
+
+def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
+    """Return in which steps of a mode each op that writes does: `in every step`, or `in steps 2, 4, 6, ...`."""
     active = {function.name: function.active for function in mode.functions}
     steps: dict[str, list[int]] = {op: [] for ops in active.values() for op in ops}
     for step, name in enumerate(find_turns(mode, plan.program), start=1):
         for op in active[name]:
             steps[op].append(step)
-    rows: dict[str, str] = {}
+    moments: dict[str, str] = {}
     for op, found in steps.items():
         when = f"in steps {', '.join(map(str, found[:TIMES]))}, ..." if found else "in some steps"
         is_always = all(op in ops for ops in active.values())
-        rows[op] = f"{_describe(plan.spec.ops[op])}, {'in every step' if is_always else when}"
-    yield from _align(rows)
+        moments[op] = "in every step" if is_always else when
+    return moments
 
 
 def _describe(op: Op) -> str:

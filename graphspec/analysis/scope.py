@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from graphspec.analysis.gradient_sets import Sets, find_gradient_sets
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import CallOp, EmaOp, LossOp, Op, UpdateOp
+from graphspec.declare.ops import CallOp, EmaOp, LossOp, Op, OpBase, UpdateOp
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.read.source import Path
 from graphspec.words import closest
@@ -118,6 +118,15 @@ def find_expression(op: Op | None) -> str | None:
     return op.expr if isinstance(op, CallOp | LossOp) else None
 
 
+def find_facets(name: str, op: OpBase) -> tuple[Facet, ...]:
+    """Return what the name of an op can be."""
+    if isinstance(op, UpdateOp):
+        return ("op", "update")
+    if isinstance(op, EmaOp) and op.into is None:
+        return ("op", "average")
+    return ("op", "value") if name in op.defines(name) else ("op",)
+
+
 def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind: bool = False) -> RuleContext:
     """Return the scope of a spec."""
     sections: tuple[tuple[Facet, str, Iterable[str]], ...] = (
@@ -129,12 +138,7 @@ def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind:
     for name, op in spec.ops.items():
         if find_expression(op) not in (None, name):
             continue  # a part of an expression is no name
-        facets: tuple[Facet, ...] = ("op", "value") if name in op.defines(name) else ("op",)
-        if isinstance(op, UpdateOp):
-            facets = ("op", "update")
-        elif isinstance(op, EmaOp) and op.into is None:
-            facets = ("op", "average")
-        found.append(Entry(name=name, facets=facets, path=("ops", name), op=name))
+        found.append(Entry(name=name, facets=find_facets(name, op), path=("ops", name), op=name))
         for index, value in enumerate(op.defines(name)):
             if value != name:
                 path = ("ops", name, "outputs", index)

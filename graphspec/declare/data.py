@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, TypeAlias, cast
 
 from pydantic import Discriminator, PlainValidator, Tag, WithJsonSchema, field_validator, model_validator
@@ -10,7 +11,12 @@ from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.fields import Count, Keyword, NumberFromZero, Value, at_least_one, is_path
 from graphspec.words import describe, did_you_mean
 
-SOURCES = ("digits", "npz", "csv")
+SOURCE_MEANINGS: Mapping[str, str] = {
+    "digits": "The bundled images of handwritten digits.",
+    "npz": "A file of NumPy arrays.",
+    "csv": "A table with a header.",
+}
+SOURCES = tuple(SOURCE_MEANINGS)
 FILES = ("npz", "csv")
 """The sources that read the file at `path`."""
 CLASS = "class:"

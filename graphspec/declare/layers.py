@@ -100,6 +100,35 @@ LAYERS: Mapping[str, tuple[Option, ...]] = {
 """The options of every layer; a bare value sets the first: ``{linear: 64}`` is ``{linear: {out: 64}}``."""
 
 
+LAYER_MEANINGS: Mapping[str, str] = {
+    "linear": "the product x W^T + b over the last axis",
+    "conv2d": "convolution over height and width",
+    "conv_transpose2d": "transposed convolution over height and width",
+    "batch_norm": "axis 1 normalized over all others: by the batch in train mode, else by running statistics",
+    "layer_norm": "the last axis normalized",
+    "group_norm": "groups of channels normalized, each with all axes after them",
+    "embedding": "a learned row for every index",
+    "dropout": "in train mode every element 0 with probability p, the others divided by 1 - p",
+    "flatten": "all axes but the batch as one",
+    "reshape": "the same elements in another shape; the batch is kept",
+    "avg_pool": "mean over a window that moves over height and width",
+    "max_pool": "greatest over a window that moves over height and width",
+    "global_avg_pool": "mean over height and width",
+    "upsample": "height and width times a factor",
+    "residual": "the sum x + layers(x)",
+    "relu": "the greater of 0 and x",
+    "leaky_relu": "the input above 0, else slope x",
+    "gelu": "the product of x and the normal CDF of x",
+    "silu": "the product x sigmoid(x)",
+    "elu": "the input above 0, else alpha (exp(x) - 1)",
+    "tanh": "hyperbolic tangent",
+    "sigmoid": "1 / (1 + exp(-x))",
+    "softmax": "the shares exp(x) / sum(exp(x))",
+    "identity": "the input itself",
+}
+"""What every layer gives, in a few words."""
+
+
 class Layer(Declaration):
     """One layer: `relu`, `{linear: 64}`, `{conv2d: {out: 32, kernel: 3}}` or `{residual: [...]}`."""
 

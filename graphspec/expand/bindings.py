@@ -128,7 +128,7 @@ class _Binder:
         for name in inner:
             short = name.removeprefix(f"{use.name}.")
             known[short] = name
-            parsed = _parse(self._ops[name])
+            parsed = parse_op(self._ops[name])
             values = parsed.defines(short) if parsed is not None else ()
             if isinstance(parsed, UseOp) and parsed.use in self._expansion.blocks:
                 values = tuple(f"{short}.{value}" for value in self._expansion.blocks[parsed.use].outputs)
@@ -178,7 +178,7 @@ class _Binder:
             found = self._data.get(section)
             names += found if isinstance(found, dict) else ()
         for name, data in self._ops.items():
-            op = _parse(data)
+            op = parse_op(data)
             names += (name, *(op.defines(name) if op is not None else ()))
         for use in self._expansion.uses:
             names += (f"{use.name}.{value}" for value in self._expansion.blocks[use.block].outputs)
@@ -186,7 +186,7 @@ class _Binder:
 
     def _check_models(self, use: Use, op: UseOp, path: Path) -> None:
         """Report models in place of ones that no op of the block names, not even in blocks that it uses."""
-        inner = (_parse(self._ops[name]) for name in self._expansion.copies if name.startswith(f"{use.name}."))
+        inner = (parse_op(self._ops[name]) for name in self._expansion.copies if name.startswith(f"{use.name}."))
         named = dict.fromkeys(each.name for op in inner if op is not None for each in op.references())
         for key in op.models:
             if key not in named:
@@ -220,7 +220,7 @@ class _Binder:
 
     def _bind(self, name: str, scope: _Scope) -> Plain:
         """Return a copied op with its names bound, and with the common fields of its use."""
-        op, data = _parse(self._ops[name]), self._ops[name]
+        op, data = parse_op(self._ops[name]), self._ops[name]
         if op is None or not isinstance(data, dict):
             self._explain(name)
             return data
@@ -283,7 +283,7 @@ class _Binder:
 
     def _bind_outside(self, name: str) -> Plain:
         """Return an op outside of blocks; `after` a use is after all its ops. Report what a block keeps to itself."""
-        data, op = self._ops[name], _parse(self._ops[name])
+        data, op = self._ops[name], parse_op(self._ops[name])
         if op is None or not isinstance(data, dict):
             return data
         for reference in op.references():
@@ -324,7 +324,7 @@ class _Binder:
         self._problems.append(Diagnostic(code=code, message=message, span=span, label=label, help=help))
 
 
-def _parse(data: Plain) -> OpBase | None:
+def parse_op(data: Plain) -> OpBase | None:
     """Return an op; None for what is none, which is reported where all ops are read."""
     if not isinstance(data, dict):
         return None

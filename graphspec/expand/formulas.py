@@ -139,10 +139,10 @@ def _has_formula(op: Plain) -> bool:
     """Return whether an op is an expression, or has one where a loss is named."""
     if not isinstance(op, dict):
         return False
-    return "expr" in op or _is_formula(op.get("loss") if "update" in op else op.get("gradient"))
+    return "expr" in op or is_formula(op.get("loss") if "update" in op else op.get("gradient"))
 
 
-def _is_formula(text: Plain) -> bool:
+def is_formula(text: Plain) -> bool:
     """Return whether a text that names a value is an expression instead."""
     return isinstance(text, str) and bool(text.strip()) and _NAME.fullmatch(text) is None
 
@@ -267,7 +267,7 @@ class _Expander:
         keys = ("loss",) if "update" in kinds else ("gradient",) if "gradient" in kinds else ()
         for key in keys:
             text = op.get(key)
-            if isinstance(text, str) and _is_formula(text):
+            if isinstance(text, str) and is_formula(text):
                 return _Formula(holder=name, root=LOSS.format(name), text=text, path=(*path, key), given={})
         return None
 
@@ -383,21 +383,29 @@ class _Expander:
             return whole  # of a graph whose Python code is not in a file
         at, end_at = text.offset(whole.line, whole.column), text.offset(whole.end_line, whole.end_column)
         written = text.content[at:end_at]
-        indicator = _INDICATOR.match(written)
-        shift = 0 if indicator is None else indicator.end()
-        # Lines of a text may be folded and indented in the document: all other characters are the same.
-        places = [index for index in range(shift, len(written)) if not written[index].isspace()]
-        meant = [index for index, each in enumerate(formula.text) if not each.isspace()]
-        spelled = "".join(written[index] for index in places[: len(meant)])
-        if spelled != "".join(formula.text[index] for index in meant) or not meant:
+        by_index = place_characters(written, formula.text)
+        if not by_index:
             return whole
-        by_index = dict(zip(meant, places, strict=False))
         first = next((by_index[each] for each in range(start, end) if each in by_index), None)
         last = next((by_index[each] for each in range(end - 1, start - 1, -1) if each in by_index), None)
         if first is None or last is None:
-            near = max((each for each in meant if each < max(start, 1)), default=meant[0])
+            near = max((each for each in by_index if each < max(start, 1)), default=min(by_index))
             first = last = by_index[near]
         return replace(text.span(at + first, at + last + 1), via=whole.via)
+
+
+def place_characters(written: str, text: str) -> Mapping[int, int]:
+    """Return where the characters of a text, but for spaces, stand in what a document has for it.
+
+    Returns nothing where the document spells it otherwise.
+    """
+    indicator = _INDICATOR.match(written)
+    shift = 0 if indicator is None else indicator.end()
+    # Lines of a text may be folded and indented in the document: all other characters are the same.
+    places = [index for index in range(shift, len(written)) if not written[index].isspace()]
+    meant = [index for index, each in enumerate(text) if not each.isspace()]
+    spelled = "".join(written[index] for index in places[: len(meant)])
+    return dict(zip(meant, places, strict=False)) if spelled == "".join(text[index] for index in meant) else {}
 
 
 class _Below(Mapping[Path, Place]):

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import NoReturn
 
 from graphspec.diagnostics import Diagnostic, Span, SpecError
@@ -23,6 +24,7 @@ KEYS = (*SHARED, "graphspec", "include", "name")
 """What an included file may hold; the last three say what it is, and what it includes itself."""
 MARKS = (".git", "pyproject.toml")
 """What the root folder of a project has in it."""
+NOTHING_OPENED: Mapping[FilePath, str] = MappingProxyType({})
 
 
 def find_root(folder: FilePath) -> FilePath:
@@ -58,8 +60,16 @@ class _Found:
     document: Document
 
 
-def include_files(document: Document, path: FilePath | None, root: FilePath | None, limits: Limits) -> Document:
+def include_files(
+    document: Document,
+    path: FilePath | None,
+    root: FilePath | None,
+    limits: Limits,
+    opened: Mapping[FilePath, str] = NOTHING_OPENED,
+) -> Document:
     """Return a document with what its `include` names; ``path`` is its file, None for a text.
+
+    ``opened`` are the texts that an editor has of some files, in place of those on the disk.
 
     Raises SpecError for files that cannot be read, lie outside of the root folder, include each other, or share a name
     that there is already, and for more text in all of them together than one document may have.
@@ -71,7 +81,7 @@ def include_files(document: Document, path: FilePath | None, root: FilePath | No
         span, help = document.key_span(("include",)), "write it into a file, or write out what it includes"
         message = "a text includes nothing: files are named relative to the file of the spec"
         raise SpecError([Diagnostic(code="GS066", message=message, span=span, help=help)], document.texts)
-    reader = _Reader(find_root(path.parent) if root is None else root.resolve(), limits, document)
+    reader = _Reader(find_root(path.parent) if root is None else root.resolve(), limits, document, opened)
     found = reader.collect(document, path.resolve(), ())
     merged: dict[str, Plain] = {key: value for key, value in data.items() if key != "include"}
     shared: dict[Path, Mapping[Path, Place]] = {}
@@ -91,10 +101,11 @@ def include_files(document: Document, path: FilePath | None, root: FilePath | No
 class _Reader:
     """Reads included files, each once, and knows how much it has read."""
 
-    def __init__(self, root: FilePath, limits: Limits, document: Document) -> None:
+    def __init__(self, root: FilePath, limits: Limits, document: Document, opened: Mapping[FilePath, str]) -> None:
         self._root = root
         self._limits = limits
         self._document = document
+        self._opened = opened
         self._size = len(document.text)
         self._read: dict[FilePath, Mapping[tuple[str, str], _Found]] = {}
         self.texts: dict[str, str] = {}
@@ -153,7 +164,7 @@ class _Reader:
     def _load(self, target: FilePath, shown: str, span: Span) -> Document:
         """Return an included document, which shares something and nothing else."""
         try:
-            document = read_document(target, name=shown, limits=self._limits)
+            document = read_document(self._opened.get(target, target), name=shown, limits=self._limits)
         except SpecError as error:
             if error.diagnostics[0].span is None:  # there is no such file: the place is where it is named
                 problems = [replace(each, span=span) for each in error.diagnostics]

@@ -15,10 +15,11 @@ from typing import TypeAlias, assert_never, cast
 from pydantic import JsonValue
 
 from graphspec.declare.blocks import UseOp
+from graphspec.declare.data import SOURCE_MEANINGS
 from graphspec.declare.fields import NAME_PATTERN, OP_PATTERN, PATH_PATTERN
 from graphspec.declare.formulas import FormulaOp
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.layers import LAYERS
+from graphspec.declare.layers import LAYER_MEANINGS, LAYERS
 from graphspec.declare.library import FUNCTIONS, Family, find_other_names
 from graphspec.declare.optimizers import OPTIMIZERS
 from graphspec.declare.options import BATCH, Option
@@ -39,7 +40,10 @@ PATH: Json = {"type": "string", "pattern": PATH_PATTERN}
 PER_BACKEND: Json = {
     "type": "object",
     "description": "A path for each backend.",
-    "properties": {"torch": PATH, "tensorflow": PATH},
+    "properties": {
+        "torch": {**PATH, "description": "The path for PyTorch."},
+        "tensorflow": {**PATH, "description": "The path for TensorFlow."},
+    },
     "additionalProperties": False,
     "minProperties": 1,
 }
@@ -47,6 +51,7 @@ CLASS_NAME: Json = {
     "description": "The import path of a user's class, `pkg.mod:Name`, for every backend or per backend.",
     "anyOf": [PATH, PER_BACKEND],
 }
+_VARIABLE: Json = {"$ref": "#/$defs/Variable"}
 SCHEDULE: Json = {"$ref": "#/$defs/ScheduleSpec"}
 OPERAND: Json = {"anyOf": [{"type": ["string", "number", "boolean"]}, SCHEDULE]}
 INPUTS: Json = {
@@ -87,7 +92,6 @@ def describe_training_sets() -> Json:
 def describe_layer() -> Json:
     """Return the schema of one layer: its name, or a mapping with one key."""
     residual: Json = {
-        "description": "x + f(x), f being the inner layers.",
         "type": "array",
         "items": {"$ref": "#/$defs/Layer"},
         "minItems": 1,
@@ -95,13 +99,20 @@ def describe_layer() -> Json:
     inner: dict[str, JsonValue] = {}
     for kind, options in LAYERS.items():
         full = describe_options(options)
-        inner[kind] = {"anyOf": [describe_option(options[0]), full]} if options else full
+        # Editors show the description of the alternative that is written.
+        said = f"{_say(LAYER_MEANINGS[kind])} A value alone is `{options[0].name}`." if options else ""
+        inner[kind] = {"anyOf": [{**describe_option(options[0]), "description": said}, full]} if options else full
     inner["residual"] = residual
+    inner = {kind: {**cast("Json", each), "description": _say(LAYER_MEANINGS[kind])} for kind, each in inner.items()}
     bare = [kind for kind, options in LAYERS.items() if kind != "residual" and not any(o.required for o in options)]
     mapping: Json = {"type": "object", "properties": inner, "additionalProperties": False}
     return {
         "description": "A layer: `relu`, `{linear: 64}`, `{conv2d: {out: 32, kernel: 3}}` or `{residual: [...]}`.",
-        "anyOf": [{"enum": [*bare]}, {**mapping, "minProperties": 1, "maxProperties": 1}],
+        "anyOf": [
+            *({"const": kind, "description": _say(LAYER_MEANINGS[kind])} for kind in bare),
+            _VARIABLE,
+            {**mapping, "minProperties": 1, "maxProperties": 1},
+        ],
     }
 
 
@@ -156,7 +167,7 @@ def describe_options(options: Iterable[Option], *, scheduled: bool = False) -> J
 
 def describe_option(option: Option) -> Json:
     """Return the schema of an option's value."""
-    schema: Json = {**_describe_kind(option), "description": f"{option.meaning[:1].upper()}{option.meaning[1:]}."}
+    schema: Json = {**_describe_kind(option), "description": _say(option.meaning)}
     match option.default:
         case None:
             return schema
@@ -164,6 +175,11 @@ def describe_option(option: Option) -> Json:
             return {**schema, "default": [*option.default]}
         case _:
             return {**schema, "default": option.default}
+
+
+def _say(meaning: str) -> str:
+    """Return a meaning as a sentence."""
+    return f"{meaning[:1].upper()}{meaning[1:]}."
 
 
 def _describe_kind(option: Option) -> Json:
@@ -222,7 +238,8 @@ def describe_uses(family: Family) -> list[JsonValue]:
             known = cast("dict[str, Json]", options["properties"])
             for other, own in find_other_names(signature).items():
                 known[other] = {**known[own], "description": f"Another name of `{own}`."}
-        properties: dict[str, JsonValue] = {"args": options}
+        described = f"The options of `{name}`." if signature.options else f"`{name}` takes no options."
+        properties: dict[str, JsonValue] = {"args": {**options, "description": described}}
         if family in ("loss", "call", "metric"):
             # Limits on a list of inputs; anything else than a list is left to the general schema.
             most: Json = {} if signature.most is None else {"maxItems": signature.most}
@@ -236,7 +253,6 @@ def describe_uses(family: Family) -> list[JsonValue]:
 
 FILE = "graphspec.schema.json"
 
-_VARIABLE: Json = {"$ref": "#/$defs/Variable"}
 _DEFINITIONS: Mapping[str, Json] = {
     "Variable": {"type": "string", "pattern": r"\$\{", "description": "The value of a variable: `${name}`."},
     "ClassName": CLASS_NAME,
@@ -339,7 +355,8 @@ def _finish(name: str, definition: Json) -> Json:
     if name == "ModelSpec":
         properties["layers"]["minItems"] = 1
     if name == "DataSource":
-        known: list[JsonValue] = [{"enum": ["digits", "npz"]}, {"type": "string", "pattern": "^class:"}]
+        sources: list[JsonValue] = [{"const": name, "description": each} for name, each in SOURCE_MEANINGS.items()]
+        known: list[JsonValue] = [*sources, _VARIABLE, {"type": "string", "pattern": "^class:"}]
         properties["source"] = {"anyOf": known, "description": properties["source"]["description"]}
         properties["class"] = {**PATH, "description": "The import path of a user's source, `pkg.mod:Name`."}
         cleaned["required"] = ["batch"]

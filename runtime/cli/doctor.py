@@ -83,6 +83,7 @@ _KNOWN = (
     ),
     ("keras", ("keras",), "steps for TensorFlow", "pip install 'stepgraph[tensorflow]'"),
     ("tensorboardX", ("tensorboardX",), "`log: tensorboard`", "pip install 'stepgraph[tensorboard]'"),
+    ("pygls", ("pygls",), "`stepgraph lsp`", "pip install 'stepgraph[editor]'"),
 )
 """Name of the module, the distributions that hold it, what needs it, and the command that installs it."""
 

@@ -7,7 +7,10 @@ import os
 import pytest
 
 from graphspec import SpecError, load
+from graphspec.expand.includes import include_files
 from graphspec.limits import Limits
+from graphspec.load import read_spec
+from graphspec.read.source import read_document
 
 SPEC = """graphspec: 1
 name: main
@@ -181,3 +184,11 @@ def test_a_text_includes_nothing():
 def test_a_file_is_read_once_however_many_include_it(folder):
     change(folder, "main.yaml", "shared/nets.json]", "shared/nets.json, shared/numbers.yaml]")
     assert load(folder / "main.yaml").ops["fit.cost"].weight == 1.5
+
+
+def test_the_texts_of_an_editor_stand_in_place_of_files(folder):
+    path = folder / "main.yaml"
+    opened = {(folder / "shared" / "numbers.yaml").resolve(): "vars: {base: 10, scale: 7}\n"}
+    document = include_files(read_document(path), path, None, Limits(), opened)
+    assert document.data["vars"]["scale"] == 7
+    assert read_spec(document).ops["fit.cost"].weight == 7

@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from graphspec.declare.data import SOURCES
 from graphspec.declare.layers import LAYERS
 from graphspec.declare.library import FUNCTIONS
 from graphspec.declare.ops import KINDS
@@ -33,6 +34,40 @@ def _validator():
 
 def _is_valid(text):
     return _validator().is_valid(read_document(text).data)
+
+
+def _list_properties(node, path=()):
+    """Yield every property of a schema with its path, those of conditions left out."""
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        if key == "if":
+            continue
+        if key == "properties":
+            yield from (((*path, name), each) for name, each in value.items())
+        yield from _list_properties(value, (*path, key))
+
+
+def test_every_key_and_every_definition_has_a_description():
+    schema = build_schema()
+    definitions = schema["$defs"]
+
+    def is_described(node):
+        return "description" in node or is_described(definitions[node["$ref"].rpartition("/")[2]])
+
+    bare = [path for path, node in _list_properties(schema) if "$ref" not in node and "description" not in node]
+    assert bare == []
+    assert [path for path, node in _list_properties(schema) if not is_described(node)] == []
+    assert [name for name, node in definitions.items() if "description" not in node] == []
+    assert sum(1 for _ in _list_properties(schema)) > 600
+
+
+def test_every_source_and_layer_is_among_the_words_of_its_key():
+    definitions = build_schema()["$defs"]
+    sources = {each.get("const") for each in definitions["DataSource"]["properties"]["source"]["anyOf"]}
+    assert set(SOURCES) <= sources
+    words = {each.get("const") for each in definitions["Layer"]["anyOf"]}
+    mapping = definitions["Layer"]["anyOf"][-1]["properties"]
+    assert mapping.keys() == {*LAYERS, "residual"} >= words - {None}
+    assert {"relu", "flatten", "batch_norm"} <= words
 
 
 def test_it_is_a_schema_of_its_draft():
