@@ -124,14 +124,19 @@ def print_plan(plan: CompiledStep, mode: str) -> str:
     return "\n".join(map(escape, lines)) + "\n"
 
 
-def _print_function(plan: CompiledStep, function: Function, turns: str) -> Iterator[str]:
-    """Yield the lines of one function, which runs in some steps."""
+def describe_function(plan: CompiledStep, function: Function, turns: str) -> str:
+    """Return what a function writes, and in which steps it runs."""
     averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
     used = ", ".join(op for op in function.gated if op in averaged)
     when = f"; once there is {used}" if used else ""
     when += f"; for {format_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
     when = f"; {turns}{when}" if turns else when
-    yield f"{function.name}  (writes: {', '.join(function.active) or 'nothing'}{when})"
+    return f"writes: {', '.join(function.active) or 'nothing'}{when}"
+
+
+def _print_function(plan: CompiledStep, function: Function, turns: str) -> Iterator[str]:
+    """Yield the lines of one function, which runs in some steps."""
+    yield f"{function.name}  ({describe_function(plan, function, turns)})"
     rows: list[tuple[str, str, str]] = []
     lines = Lines.of(function.instructions)
     for instruction in (each for each in function.instructions if each.has_line):
