@@ -86,7 +86,8 @@ def _list_writes(plan: CompiledStep, mode: ModeProgram) -> Iterator[tuple[str, s
     """Yield every op that writes, with the steps in which it does."""
     active = {function.name: function.active for function in mode.functions}
     steps: dict[str, list[int]] = {op: [] for ops in active.values() for op in ops}
-    for step, name in enumerate(find_turns(mode, plan.program), start=1):
+    turns = find_turns(mode, plan.program) if len(active) > 1 else ()
+    for step, name in enumerate(turns, start=1):
         for op in active[name]:
             steps[op].append(step)
     rows: dict[str, str] = {}

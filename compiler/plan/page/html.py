@@ -14,18 +14,8 @@ from compiler.passes.policies import POLICIES
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.explain import explain_node
 from compiler.plan.json import export_plan
-from compiler.plan.page.layout import VALUES, Does, Lane, Mark, Picture, Row, Storage, lay_out
-from compiler.plan.page.svg import (
-    HEAD,
-    describe_marks,
-    draw_head,
-    draw_rails,
-    flags_of_row,
-    height_of,
-    phrase_of,
-    width_of,
-    x_of,
-)
+from compiler.plan.page.layout import Does, Lane, Mark, Picture, Row, Storage, lay_out
+from compiler.plan.page.svg import HEAD, Rails, describe_marks, list_flags, phrase_of
 from compiler.plan.page.tags import PALETTE, escape_text, read_asset, tag, write_palette
 from compiler.plan.summary import NOTHING_WAITS, find_summarized, list_sections
 from compiler.plan.text import describe_function
@@ -51,7 +41,7 @@ def write_page(plan: CompiledStep, mode: str) -> str:
         digest=f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}",
         style=write_style(),
         functions=_write_functions(plan, mode),
-        plans="\n".join(_write_picture(plan, picture, is_first=picture is pictures[0]) for picture in pictures),
+        plans="\n".join(_write_plans(plan, mode, pictures)),
         summary=_write_summary(plan),
         source=_write_source(plan, pictures),
         data=_write_data(plan, mode, pictures),
@@ -78,7 +68,7 @@ def _count_lines(pictures: Sequence[Picture]) -> int:
 
 def address_of(picture: Picture, row: Row | None = None) -> str:
     """Return the name of a function or row in the page, which is what follows `#` in a link."""
-    return picture.function.name + (f"/{row.node}" if row is not None else "")
+    return picture.name + (f"/{row.node}" if row is not None else "")
 
 
 def link(address: str) -> str:
@@ -127,21 +117,22 @@ def _write_functions(plan: CompiledStep, mode: str) -> str:
     return tag("nav", tag("ol", *tabs, class_="tabs"), strip, aria_label="Functions of the step")
 
 
-def _write_picture(plan: CompiledStep, picture: Picture, *, is_first: bool) -> str:
-    """Return a function: its name, those of its lanes, and its lines over the rails."""
-    turns = describe_turns(plan.program.mode(picture.function.mode), plan.program)
-    when = describe_function(plan, picture.function, turns.get(picture.function.name, ""))
-    title = tag("h2", escape_text(picture.function.name) + " " + tag("small", escape_text(when)))
-    width, height = width_of(picture), height_of(picture)
-    sizes = {"class_": "plan", "aria_hidden": "true", "width": width}
-    names = tag("svg", draw_head(picture), **sizes, height=HEAD)
-    rails = tag("svg", draw_rails(picture), **sizes, height=height)
-    rows = tag("ol", *_write_rows(picture), class_="rows")
-    body = tag("div", rails, rows, class_="body", style=f"height:{height}px")
-    head = tag("div", title, names, class_="head")
-    hidden = None if is_first else ""
-    style = f"--left:{width}px"
-    return tag("section", head, body, class_="function", id=address_of(picture), style=style, hidden=hidden)
+def _write_plans(plan: CompiledStep, mode: str, pictures: Sequence[Picture]) -> Iterator[str]:
+    """Yield the functions: name, names of the lanes, and the lines over the rails. All but the first are hidden."""
+    program = plan.program.mode(mode)
+    turns = describe_turns(program, plan.program)
+    for function, picture in zip(program.functions, pictures, strict=True):
+        rails = Rails(picture)
+        when = describe_function(plan, function, turns.get(function.name, ""))
+        title = tag("h2", escape_text(function.name) + " " + tag("small", escape_text(when)))
+        sizes = {"class_": "plan", "aria_hidden": "true", "width": rails.width}
+        head = tag("div", title, tag("svg", rails.draw_head(), **sizes, height=HEAD), class_="head")
+        drawn = tag("svg", rails.draw(), **sizes, height=rails.height)
+        rows = tag("ol", *_write_rows(picture), class_="rows")
+        body = tag("div", drawn, rows, class_="body", style=f"height:{rails.height}px")
+        hidden = None if picture is pictures[0] else ""
+        style = f"--left:{rails.width}px"
+        yield tag("section", head, body, class_="function", id=function.name, style=style, hidden=hidden)
 
 
 def _write_rows(picture: Picture) -> Iterator[str]:
@@ -149,11 +140,8 @@ def _write_rows(picture: Picture) -> Iterator[str]:
     number = 0
     for row in picture.rows:
         number += row.place >= 0
-        flags = (
-            tag("span", escape_text(flag), class_="flag wait-flag" if flag == "deferred" else "flag")
-            for flag in flags_of_row(picture, row)
-        )
-        unseen = f"; {', '.join(describe_marks(picture, row))}" if row.marks else ""
+        flags = (tag("span", escape_text(flag), class_=style) for flag, style in list_flags(row))
+        unseen = f"; {', '.join(describe_marks(row))}" if row.marks else ""
         address = address_of(picture, row)
         parts = (
             tag("span", str(number) if row.place >= 0 else "", class_="number"),
@@ -181,7 +169,7 @@ def _write_summary(plan: CompiledStep) -> str:
         if sentences:
             items = (tag("li", escape_text(each)) for each in sentences)
             sections.append(tag("h3", escape_text(title)) + tag("ul", *items))
-    return tag("h2", "Summary") + "".join(sections) + tag("h3", "signs") + _write_legend(plan)
+    return tag("h2", "Summary") + "".join(sections) + tag("h3", "signs") + _write_legend()
 
 
 LEGEND: tuple[tuple[str, Does | None, int, tuple[str, ...], str], ...] = (
@@ -197,17 +185,16 @@ LEGEND: tuple[tuple[str, Does | None, int, tuple[str, ...], str], ...] = (
 ARROW = '<path class="wait" d="M46 13H14"/><path class="head" d="M6 13l8 -4v8z"/>'
 
 
-def _write_legend(plan: CompiledStep) -> str:
+def _write_legend() -> str:
     """Return what the signs of the picture mean, drawn by what draws them there."""
-    function = plan.program.modes[0].functions[0]
-    lanes = (Lane(storage=Storage("model", ""), column=0, first=0, last=0),)
+    lane = Storage("model", "")
     signs: list[tuple[str, str]] = []
     for kind, does, version, flags, meaning in LEGEND:
-        mark = (Mark(lane=0, does=does, version=version),) if does else ()
-        row = Row(node="", op="", kind=kind, text="", home=0 if does else VALUES, marks=mark, flags=flags)
-        picture = Picture(function=function, rows=(row,), lanes=lanes, segments=(), values=(), orders=(), deferred={})
-        left = x_of(picture, row.home) - 10
-        signs.append((tag("g", draw_rails(picture), transform=f"translate({-left} 0)"), meaning))
+        home, marks = (lane, (Mark(lane, does, version),)) if does else (None, ())
+        row = Row(node="", op="", kind=kind, text="", home=home, marks=marks, flags=flags)
+        lanes = {lane: Lane(column=0, first=0, last=0, versions={version: 0})}
+        rails = Rails(Picture(name="", rows=(row,), lanes=lanes))
+        signs.append((tag("g", rails.draw(), transform=f"translate({10 - rails.find(home)} 0)"), meaning))
     signs.append((ARROW, "the update on the right waits for what is on the left: it is deferred"))
     rows = (
         tag("dt", tag("svg", drawn, class_="plan", aria_hidden="true", width=48, height=26))
@@ -283,13 +270,13 @@ def _write_data(plan: CompiledStep, mode: str, pictures: Sequence[Picture]) -> s
 
 def _export_picture(plan: CompiledStep, picture: Picture) -> Object:
     """Return the rows of a function with what is said about them, and the edges between them."""
-    graph, policy = plan.graphs[picture.function.name], POLICIES[plan.program.order]
+    graph, policy = plan.graphs[picture.name], POLICIES[plan.program.order]
     rows: list[Json] = []
     for row in picture.rows:
         said = explain_node(graph, graph.nodes[row.node], policy) if row.node in graph.nodes else ()
         rows.append({"node": row.node, "op": row.op, "kind": row.kind, "place": row.place, "said": [*said]})
     values: list[Json] = [[each.value, each.before, each.after] for each in picture.values]
     orders: list[Json] = [
-        [each.before, each.after, [[kind, why] for kind, why in each.reasons], each.holds] for each in picture.orders
+        [each.before, each.after, [[kind, why] for kind, why in each.reasons]] for each in picture.orders
     ]
-    return {"name": picture.function.name, "rows": rows, "values": values, "orders": orders}
+    return {"name": picture.name, "rows": rows, "values": values, "orders": orders}
