@@ -17,7 +17,11 @@ const sectionOf = (each) => $(each.name);
 const addressOf = (each, row) => (row === null ? each.name : `${each.name}/${each.rows[row].node}`);
 const linkOf = (each, row) => "#" + addressOf(each, row).replaceAll("%", "%25").replaceAll("#", "%23");
 const anchorOf = (each, row) => $(addressOf(each, row));
-const go = (each, row) => location.replace(linkOf(each, row));
+/** Selects without an entry in the history; a click on a link makes one. */
+function go(each, row) {
+  history.replaceState(null, "", linkOf(each, row));
+  show();
+}
 
 /** Returns the function and the row that an address names; the first function if it names nothing. */
 function read(hash) {
@@ -35,8 +39,11 @@ function read(hash) {
 
 function show() {
   const before = { ...chosen };
+  const now = read(location.hash);
+  if (now.function === before.function && now.row === before.row && show.isDone) return;
+  show.isDone = true;
   if (before.row !== null) mark(before.function, before.row, false);
-  Object.assign(chosen, read(location.hash));
+  Object.assign(chosen, now);
   for (const each of functions) sectionOf(each).hidden = each !== chosen.function;
   for (const link of document.querySelectorAll("nav a")) setCurrent(link, link.dataset.function === chosen.function.name);
   if (before.row !== null) setCurrent(anchorOf(before.function, before.row), false, -1);
@@ -50,6 +57,7 @@ function show() {
   $("chosen").replaceChildren(...(chosen.row === null ? [] : describe(chosen.function, chosen.row)));
   $("details").scrollTop = 0;
   markSource(chosen.row === null ? "" : chosen.function.rows[chosen.row].op);
+  report(findRows());
 }
 
 function setCurrent(link, isCurrent, tabIndex) {
@@ -150,7 +158,7 @@ function findRows() {
   for (const each of functions) {
     each.rows.forEach((_, row) => {
       const anchor = anchorOf(each, row);
-      const isFound = words !== "" && anchor.textContent.toLowerCase().includes(words);
+      const isFound = words !== "" && `${anchor.textContent} ${each.rows[row].op}`.toLowerCase().includes(words);
       anchor.classList.toggle("found", isFound);
       if (isFound) found.push([each, row]);
     });
@@ -265,8 +273,8 @@ function switchTheme() {
   document.documentElement.dataset.theme = isDark ? "light" : "dark";
 }
 
+document.documentElement.classList.add("live");
 addEventListener("hashchange", show);
-addEventListener("hashchange", () => report(findRows()));
 document.addEventListener("keydown", press);
 $("query").addEventListener("keydown", pressInSearch);
 $("query").addEventListener("input", () => report(findRows()));
