@@ -185,3 +185,9 @@ def test_a_graph_in_python_has_a_page_with_its_file() -> None:
 def test_notebooks_show_the_picture() -> None:
     plan = compile_step(load(EXAMPLES[0]))
     assert plan.svg() in plan._repr_html_()
+
+
+def test_the_picture_in_the_documentation_is_that_of_the_command() -> None:
+    """If this fails: stepgraph plan examples/gan-digits/gan-digits.yaml --format svg -o docs/images/gan-digits.svg."""
+    plan = compile_step(load(ROOT / "examples/gan-digits/gan-digits.yaml"))
+    assert (ROOT / "docs/images/gan-digits.svg").read_text(encoding="utf-8") == plan.svg()

@@ -261,9 +261,9 @@ def draw_cell(plan: CompiledStep) -> str:
     return tag("div", draw_plan(plan, find_summarized(plan).mode), style="overflow: auto; max-height: 80vh")
 
 
-def _draw_lines(rails: Rails) -> tuple[str, float]:
+def _draw_lines(rails: Rails) -> tuple[str, int]:
     """Return the line of every row with number and flags, and in words where the pointer rests; and how wide it is."""
-    left, right = rails.width, 0.0
+    left, right = rails.width, 0
     rows: list[list[str]] = []
     for number, row in enumerate(rails.picture.rows):
         y, text, known = find_middle(number), shorten(phrase_of(row)), number + 1 - (rails.picture.rows[0].place < 0)
@@ -279,6 +279,6 @@ def _draw_lines(rails: Rails) -> tuple[str, float]:
             parts.append(tag("text", escape_text(flag), x=x + 5, y=y + 3.5, class_=style))
             x += len(flag) * SMALL + 16
         rows.append(parts)
-        right = max(right, x + MARGIN)
+        right = max(right, int(x) + MARGIN)
     bands = (tag("rect", x=0, y=at * ROW, width=right, height=ROW, class_="band") for at in range(len(rows)))
     return "".join(tag("g", band, *parts, class_="row") for band, parts in zip(bands, rows, strict=True)), right
