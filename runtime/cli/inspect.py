@@ -290,6 +290,7 @@ class DiffFormat(StrEnum):
 
     text = "text"
     json = "json"
+    html = "html"
 
 
 OldSpec: TypeAlias = Annotated[Path, typer.Argument(metavar="SPEC_A", help="A graph spec: what was.")]
@@ -338,6 +339,12 @@ def diff(
     difference = compare_plans(before.plan, after.plan)
     if form is DiffFormat.text:
         deliver(_format(sides, format_difference(difference), backend, order), output)
+        return
+    if form is DiffFormat.html:
+        from compiler.plan.page.difference import write_difference
+
+        title, _, changes = _format(sides, "", backend, order).partition("\n\n")
+        deliver(write_difference(before.plan, after.plan, title, changes), output)
         return
     head: Object = {"diff": 1, "from": str(old), "to": str(new), "backend": backend.value, "order": order.value}
     declared: list[Json] = [

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from compiler import compile_step
+from compiler.plan.page.difference import write_difference
 from graphspec import load
 from tests.page.test_page import HOSTILE
 
@@ -253,6 +254,20 @@ def test_a_hostile_spec_is_only_text(open_page: Open, tmp_path: Path) -> None:
     for row in page.locator(".rows a").all():
         row.click()
     assert page.locator("img").count() == 0
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_in_a_difference(browser: Any, tmp_path: Path, theme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    old, new = (
+        compile_step(load(ROOT / "examples" / name / f"{name}.yaml")) for name in ("cyclegan", "cyclegan-separate")
+    )
+    path = tmp_path / "difference.html"
+    path.write_text(write_difference(old, new, "two", "declared"), encoding="utf-8")
+    page = browser.new_page(color_scheme=theme)
+    page.goto(path.as_uri())
+    assert axe.run(page).response["violations"] == []
+    page.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

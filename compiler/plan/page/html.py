@@ -109,11 +109,10 @@ def _write_functions(plan: CompiledStep, mode: str) -> str:
         for step, name in enumerate(find_first_turns(program, plan.program), start=1)
     )
     strip = "".join(steps)
-    strip = (
-        tag("p", "Steps", id="strip-name") + tag("ol", strip, class_="strip", aria_labelledby="strip-name")
-        if strip
-        else ""
-    )
+    if strip:
+        strip = tag(
+            "div", tag("p", "Steps", id="strip-name"), tag("ol", strip, class_="strip", aria_labelledby="strip-name")
+        )
     return tag("nav", tag("ol", *tabs, class_="tabs"), strip, aria_label="Functions of the step")
 
 

@@ -99,6 +99,10 @@ class Row:
     """Why it is deferred."""
 
 
+GAP = Row(node="", op="", kind="gap", text="")
+"""A row of nothing, next to a row that only another plan has."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """A function of a step, laid out."""
@@ -112,6 +116,18 @@ class Picture:
 
 def lay_out(plan: CompiledStep, function: Function) -> Picture:
     """Return the picture of a function of a plan."""
+    return place_rows(plan, function, list_rows(plan, function))
+
+
+def place_rows(plan: CompiledStep, function: Function, rows: Sequence[Row]) -> Picture:
+    """Return the picture of a function whose rows are those given; there may be gaps between them."""
+    lanes, values = _place_lanes(plan, rows), _place_values(rows)
+    orders = _place_orders(plan.graphs[function.name], rows)
+    return Picture(name=function.name, rows=tuple(rows), lanes=lanes, values=values, orders=orders)
+
+
+def list_rows(plan: CompiledStep, function: Function) -> list[Row]:
+    """Return the rows of a function of a plan."""
     graph = plan.graphs[function.name]
     lines, names = Lines.of(function.instructions), find_instructions(plan, graph, function.name)
     nodes = {id(instruction): node for node, instruction in names.items()}
@@ -137,9 +153,7 @@ def lay_out(plan: CompiledStep, function: Function) -> Picture:
                 deferred=deferred.get(node, ""),
             )
             rows.append(row)
-    rows = [*_make_inputs(plan, rows), *rows]
-    lanes, values, orders = _place_lanes(plan, rows), _place_values(rows), _place_orders(graph, rows)
-    return Picture(name=function.name, rows=tuple(rows), lanes=lanes, values=values, orders=orders)
+    return [*_make_inputs(plan, rows), *rows]
 
 
 def _find_used(instruction: Instruction) -> tuple[str, ...]:

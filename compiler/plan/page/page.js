@@ -171,6 +171,13 @@ function report(found) {
   $("found").textContent = $("query").value.trim() === "" ? "" : at ? `${at} of ${found.length}` : `${found.length} found`;
 }
 
+function typeSearch() {
+  const found = findRows();
+  report(found);
+  const here = found.find(([each]) => each === chosen.function);
+  if (here) anchorOf(...here).scrollIntoView({ block: "nearest" });
+}
+
 function goToNext(found) {
   const place = ([each, row]) => each.index * 1e6 + row;
   const here = chosen.function.index * 1e6 + (chosen.row ?? -1);
@@ -277,7 +284,7 @@ document.documentElement.classList.add("live");
 addEventListener("hashchange", show);
 document.addEventListener("keydown", press);
 $("query").addEventListener("keydown", pressInSearch);
-$("query").addEventListener("input", () => report(findRows()));
+$("query").addEventListener("input", typeSearch);
 $("theme").addEventListener("click", switchTheme);
 $("keys").addEventListener("click", () => $("help").showModal());
 $("spec")?.addEventListener("click", clickSource);

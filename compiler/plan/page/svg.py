@@ -171,6 +171,8 @@ def draw_mark(row: Row, mark: Mark, x: int, y: int, *, is_labelled: bool) -> Ite
 def draw_value(row: Row, x: int, y: int) -> str:
     """Return the mark of a row that acts on no storage."""
     match row.kind:
+        case "gap":
+            return ""
         case "inputs" | "return":
             return tag("rect", x=x - 8, y=y - 3, width=16, height=6, rx=3, class_="value")
         case "random":

@@ -12,6 +12,8 @@ PALETTE = {
     "paper": ("#ffffff", "#0d1117"),
     "panel": ("#f6f8fa", "#151b23"),
     "chosen": ("#e2eefc", "#1c2d41"),
+    "gone": ("#fde9e7", "#3c1d1f"),
+    "fresh": ("#e2f4e6", "#14321e"),
     "ink": ("#1c2128", "#e6edf3"),
     "muted": ("#57606a", "#9da7b3"),
     "line": ("#d4dae1", "#2f3742"),
