@@ -97,4 +97,8 @@ def _write_lines(rows: Sequence[Row], status: Mapping[str, str]) -> Iterator[str
         changed = status[row.node]
         flags = (tag("span", escape_text(flag), class_=style) for flag, style in list_flags(row))
         sign = tag("b", SIGNS.get(changed, ""), class_="number", title=changed or None)
-        yield tag("li", tag("div", sign, tag("code", escape_text(phrase_of(row))), *flags), class_=changed or None)
+        yield tag(
+            "li",
+            tag("div", sign, tag("code", escape_text(phrase_of(row)), title=phrase_of(row) or None), *flags),
+            class_=changed or None,
+        )
