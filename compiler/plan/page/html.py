@@ -84,36 +84,22 @@ def _write_functions(plan: CompiledStep, mode: str) -> str:
         return ""
     turns = describe_turns(program, plan.program)
     tabs = (
-        tag(
-            "li",
-            tag(
-                "a",
-                tag("b", str(number)) + " " + escape_text(name) + tag("small", escape_text(turns.get(name, ""))),
-                href=link(name),
-                data_function=name,
-            ),
+        _link_function(
+            name, tag("b", str(number)), f" {escape_text(name)}", tag("small", escape_text(turns.get(name, "")))
         )
         for number, name in enumerate(names, start=1)
     )
-    steps = (
-        tag(
-            "li",
-            tag(
-                "a",
-                tag("small", str(step)) + str(names.index(name) + 1),
-                href=link(name),
-                data_function=name,
-                title=f"step {step} takes {name}",
-            ),
-        )
+    steps = [
+        _link_function(name, tag("small", str(step)), str(names.index(name) + 1), title=f"step {step} takes {name}")
         for step, name in enumerate(find_first_turns(program, plan.program), start=1)
-    )
-    strip = "".join(steps)
-    if strip:
-        strip = tag(
-            "div", tag("p", "Steps", id="strip-name"), tag("ol", strip, class_="strip", aria_labelledby="strip-name")
-        )
+    ]
+    strip = tag("ol", *steps, class_="strip", aria_labelledby="strip-name")
+    strip = tag("div", tag("p", "Steps", id="strip-name"), strip) if steps else ""
     return tag("nav", tag("ol", *tabs, class_="tabs"), strip, aria_label="Functions of the step")
+
+
+def _link_function(name: str, *content: str, title: str | None = None) -> str:
+    return tag("li", tag("a", *content, href=link(name), data_function=name, title=title))
 
 
 def _write_plans(plan: CompiledStep, mode: str, pictures: Sequence[Picture]) -> Iterator[str]:

@@ -22,7 +22,7 @@ BESIDE = 4
 LETTER, SMALL = 7.25, 6.4
 """The widths of the letters of lines and flags, in whatever font with a fixed pitch there is."""
 WIDEST = 84
-LONGEST_NAME = 18
+LONGEST_NAME, LONG_FLAG = 18, 20
 
 
 class Rails:
@@ -206,7 +206,7 @@ def phrase_of(row: Row) -> str:
 def list_flags(row: Row) -> Iterator[tuple[str, str]]:
     """Yield what is special about a row, with the classes in which it is shown."""
     yield from (("deferred", "flag wait-flag"),) if row.deferred else ()
-    yield from ((flag, "flag") for flag in row.flags)
+    yield from ((flag, "flag" if len(flag) <= LONG_FLAG else "flag long") for flag in row.flags)
 
 
 def describe_marks(row: Row) -> Iterator[str]:
