@@ -16,6 +16,11 @@ from tests.page.test_page import HOSTILE
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+SETTLED = """() => {
+    const hash = decodeURIComponent(location.hash.slice(1)), row = document.querySelector(".rows a[aria-current]");
+    return hash.includes("/") ? row?.id === hash : row === null;
+}"""
+"""What is selected is what the address says."""
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed"),
@@ -63,6 +68,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
 def chosen(page: Any) -> list[str]:
     """Return the names of the rows that are selected, after what a click has begun."""
     page.wait_for_timeout(20)
+    page.wait_for_function(SETTLED)
     return page.eval_on_selector_all(".rows a[aria-current]", "found => found.map(each => each.id)")
 
 

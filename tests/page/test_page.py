@@ -16,6 +16,7 @@ import pytest
 
 from compiler import Plan, compile_step
 from graphspec import Graph, load
+from runtime import build
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = [ROOT / "examples" / f"{name}/{name}.yaml" for name in ("sac", "td3", "stylegan2-lazy", "tied-lm", "moco")]
@@ -185,6 +186,12 @@ def test_a_graph_in_python_has_a_page_with_its_file() -> None:
 def test_notebooks_show_the_picture() -> None:
     plan = compile_step(load(EXAMPLES[0]))
     assert plan.svg() in plan._repr_html_()
+
+
+@pytest.mark.needs("torch")
+def test_notebooks_show_the_picture_of_what_a_step_runs() -> None:
+    step = build(compile_step(load(ROOT / "examples/simultaneous-gan/simultaneous-gan.yaml")), device="cpu")
+    assert step._repr_html_() == step.plan._repr_html_()
 
 
 def test_the_picture_in_the_documentation_is_that_of_the_command() -> None:
