@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, final
 
 from compiler import Plan
 from compiler.ir.instructions import ResolveOverflow
+from compiler.plan.page.svg import draw_cell
 from graphspec.analysis.datasets import find_declared
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
@@ -113,6 +114,10 @@ class Step:
         sizes, program = self.sizes, self.plan.program
         models = f"{len(sizes)} {'model' if len(sizes) == 1 else 'models'}, {sum(sizes.values()):,} parameters"
         return f"<Step of {program.name} on {self.device}: {models}; {program.backend}>"
+
+    def _repr_html_(self) -> str:
+        """Return the picture of its plan that notebooks show."""
+        return draw_cell(self.plan)
 
     @property
     def plan(self) -> Plan:

@@ -228,7 +228,7 @@ def find_moves(old: StepGraph, new: StepGraph) -> Iterator[Move]:
     """
     before = {name: index for index, name in enumerate(old.sequence)}
     common = [name for name in new.sequence if name in before]
-    kept = _find_longest([before[name] for name in common])
+    kept = find_longest([before[name] for name in common])
     after = {name: index for index, name in enumerate(common)}
     for name in common:
         if before[name] in kept:
@@ -248,7 +248,7 @@ def find_moves(old: StepGraph, new: StepGraph) -> Iterator[Move]:
         )
 
 
-def _find_longest(numbers: Sequence[int]) -> frozenset[int]:
+def find_longest(numbers: Sequence[int]) -> frozenset[int]:
     """Return a longest rising subsequence, by patience sorting."""
     tops: list[int] = []
     below: dict[int, int | None] = {}

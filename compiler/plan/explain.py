@@ -34,15 +34,16 @@ def explain_op(plan: CompiledStep, op: str) -> str:
                 what = f"{instruction.kind()} {lines.write(instruction)}{cells}"
                 sentences.append(f"{number} of {len(sequence)}: {what}")
                 policy = POLICIES[plan.program.order]
-                sentences += [f"  {sentence}" for sentence in _explain_node(graph, node, policy)]
+                said = (*explain_node(graph, node, policy), *_explain_neighbours(graph, node))
+                sentences += [f"  {sentence}" for sentence in said]
         explained.setdefault(tuple(sentences) or ("does not run",), []).append(function)
     for said, functions in explained.items():
         text += ["", f"in {', '.join(functions)}", *(f"  {sentence}" for sentence in said)]
     return "\n".join(map(escape, text)) + "\n"
 
 
-def _explain_node(graph: StepGraph, node: Instruction, policy: Policy) -> Iterator[str]:
-    """Yield the decisions about a node, the versions that it sees, and why it runs where it does."""
+def explain_node(graph: StepGraph, node: Instruction, policy: Policy) -> Iterator[str]:
+    """Yield the decisions about a node, whether it waits as an update, and the versions that it sees."""
     decisions = [decision for decision in graph.decisions if decision.node == node.id]
     yield from (f"{decision.code}: {decision.text}" for decision in decisions)
     chosen = explain_delay(node, policy)
@@ -55,9 +56,12 @@ def _explain_node(graph: StepGraph, node: Instruction, policy: Policy) -> Iterat
         why = explain_version(graph, read.at)
         if why:
             yield f"reads {read}{why}"
+
+
+def _explain_neighbours(graph: StepGraph, node: Instruction) -> Iterator[str]:
+    """Yield what must come before a write, and what must wait for it."""
     if not node.is_write:
         return
-    # What must come before a write, and what must wait for it.
     edges = [edge for edge in graph.edges if edge.hazard is not Hazard.DATA and node.id in (edge.before, edge.after)]
     for edge in _distinct(edge for edge in edges if edge.after == node.id):
         yield f"after {graph.nodes[edge.before].label} ({edge.hazard.value}): {edge.why}"

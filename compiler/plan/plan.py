@@ -10,6 +10,7 @@ from compiler.ir.value import Object
 from compiler.plan import diagram, explain, json, summary, why_not
 from compiler.plan import text as printer
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.page import html, svg
 from graphspec.declare.ops import UpdateOp
 
 if TYPE_CHECKING:
@@ -73,6 +74,30 @@ class Plan(CompiledStep):
         'digraph "simultaneous-gan" {'
         """
         return diagram.draw_dot(self, self._known(mode))
+
+    def svg(self, mode: str = "train") -> str:
+        """Return the plan of a mode as a picture: an SVG file. Raises KeyError for an unknown mode.
+
+        Time runs downwards, every model has a lane, and lines on the left are values.
+
+        >>> plan.svg().startswith("<svg")
+        True
+        """
+        return svg.draw_plan(self, self._known(mode))
+
+    def html(self, mode: str = "train") -> str:
+        """Return the plan of a mode as a page for browsers, one file that loads nothing. Raises KeyError as `svg`.
+
+        The page holds the text of the spec.
+
+        >>> "<title>simultaneous-gan: train step</title>" in plan.html()
+        True
+        """
+        return html.write_page(self, self._known(mode))
+
+    def _repr_html_(self) -> str:
+        """Return the picture that notebooks show."""
+        return svg.draw_cell(self)
 
     def graph(self, mode: str = "train", function: str | None = None) -> networkx.MultiDiGraph[str]:
         """Return a step of a mode as a graph: its instructions, and every constraint between two of them.

@@ -15,27 +15,38 @@ from graphspec.diagnostics import escape
 
 WAITING = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "MERGE")
 """Decisions that cost something, or move an update."""
+WAITS = "what waits, is kept or is cloned"
+NOTHING_WAITS = "no update is deferred, no graph is kept, and nothing is cloned"
 DIGITS = "123456789abcdefghijklmnopqrstuvwxyz"
 
 
 def summarize(plan: CompiledStep) -> str:
     """Return what a train step does as text; of a spec without updates, what its first mode does."""
-    program = plan.program
-    mode = next((each for each in program.modes if each.mode == "train"), program.modes[0])
-    graphs = plan.graphs_of(mode.mode).values()
-    decisions = (f"{each.code:<13}{each.text}" for graph in graphs for each in graph.decisions if each.code in WAITING)
-    sections = {
-        "models": list(_list_models(plan)),
-        "written": list(_list_writes(plan, mode)),
-        "what waits, is kept or is cloned": list(dict.fromkeys(decisions)),
-    }
+    program, mode = plan.program, find_summarized(plan)
     lines = [f"{program.name}: {mode.mode} step for {program.backend}, order {program.order}"]
     lines += _draw_turns(plan, mode)
-    for title, entries in sections.items():
-        lines += ["", title, *(f"  {each}" for each in entries)] if entries else []
-    if not sections["what waits, is kept or is cloned"]:
-        lines += ["", "no update is deferred, no graph is kept, and nothing is cloned"]
+    for title, entries in list_sections(plan, mode).items():
+        width = 13 if title == WAITS else 2 + max(map(len, dict(entries)), default=0)
+        lines += ["", title, *(f"  {name:<{width}}{text}" for name, text in entries)] if entries else []
+    if not list_sections(plan, mode)[WAITS]:
+        lines += ["", NOTHING_WAITS]
     return "\n".join(map(escape, lines)) + "\n"
+
+
+def find_summarized(plan: CompiledStep) -> ModeProgram:
+    """Return the mode that a summary is about: train, where the spec has it."""
+    return next((each for each in plan.program.modes if each.mode == "train"), plan.program.modes[0])
+
+
+def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[tuple[str, str], ...]]:
+    """Return the parts of a summary by their titles: names and codes, each with what there is to say about it."""
+    graphs = plan.graphs_of(mode.mode).values()
+    decisions = ((each.code, each.text) for graph in graphs for each in graph.decisions if each.code in WAITING)
+    return {
+        "models": tuple(_list_models(plan)),
+        "written": tuple(_list_writes(plan, mode)),
+        WAITS: tuple(dict.fromkeys(decisions)),
+    }
 
 
 def _draw_turns(plan: CompiledStep, mode: ModeProgram) -> Iterator[str]:
@@ -48,7 +59,7 @@ def _draw_turns(plan: CompiledStep, mode: ModeProgram) -> Iterator[str]:
         yield f"  {', '.join(f'{DIGITS[index]}: {name}' for index, name in enumerate(names))}"
 
 
-def _list_models(plan: CompiledStep) -> Iterator[str]:
+def _list_models(plan: CompiledStep) -> Iterator[tuple[str, str]]:
     """Yield every model with the ops that write it and its optimizers."""
     ops = plan.spec.ops
     rows: dict[str, str] = {}
@@ -61,7 +72,7 @@ def _list_models(plan: CompiledStep) -> Iterator[str]:
                 source = f"follows {op.ema}" if isinstance(op, EmaOp) else f"a copy of {op.copy_}"
                 parts.append(f"{source} ({name})")
         rows[model.name] = "; ".join(parts) or "stays as it is"
-    yield from _align(rows)
+    yield from rows.items()
 
 
 def _format_optimizer(optimizer: OptimizerDecl) -> str:
@@ -71,17 +82,18 @@ def _format_optimizer(optimizer: OptimizerDecl) -> str:
     return f"{rule}, lr {text}" if text else rule
 
 
-def _list_writes(plan: CompiledStep, mode: ModeProgram) -> Iterator[str]:
+def _list_writes(plan: CompiledStep, mode: ModeProgram) -> Iterator[tuple[str, str]]:
     """Yield every op that writes, with the steps in which it does."""
-    rows = {op: f"{_describe(plan.spec.ops[op])}, {when}" for op, when in find_moments(plan, mode).items()}
-    yield from _align(rows)
+    for op, when in find_moments(plan, mode).items():
+        yield op, f"{_describe(plan.spec.ops[op])}, {when}"
 
 
 def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
     """Return in which steps of a mode each op that writes does: `in every step`, or `in steps 2, 4, 6, ...`."""
     active = {function.name: function.active for function in mode.functions}
     steps: dict[str, list[int]] = {op: [] for ops in active.values() for op in ops}
-    for step, name in enumerate(find_turns(mode, plan.program), start=1):
+    turns = find_turns(mode, plan.program) if len(active) > 1 else ()
+    for step, name in enumerate(turns, start=1):
         for op in active[name]:
             steps[op].append(step)
     moments: dict[str, str] = {}
@@ -105,8 +117,3 @@ def _describe(op: Op) -> str:
             return f"{op.assign} from {op.value}"
         case _:
             return op.kind
-
-
-def _align(rows: Mapping[str, str]) -> Iterator[str]:
-    width = max(map(len, rows), default=0)
-    yield from (f"{name:<{width}}  {text}" for name, text in rows.items())

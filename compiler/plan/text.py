@@ -102,7 +102,7 @@ def _print_functions(plan: CompiledStep, mode: str) -> Iterator[str]:
     whole: list[Table] = []
     for function in plan.program.mode(mode).functions:
         yield ""
-        yield _write_title(plan, function, turns.get(function.name, ""))
+        yield f"{function.name}  ({describe_function(plan, function, turns.get(function.name, ''))})"
         table = Table(function=function, rows=tuple(_find_rows(plan, function)))
         likest = max(whole, key=lambda each: len({*each.rows} & {*table.rows}), default=None)
         changes = None if likest is None else [*_compare(likest, table)]
@@ -135,14 +135,14 @@ def _align(rows: Sequence[tuple[str, Row]]) -> Iterator[str]:
             yield f"{mark}{row.number:3d}  {row.kind:<{column}}{row.text:<{width}}  {row.notes}".rstrip()
 
 
-def _write_title(plan: CompiledStep, function: Function, turns: str) -> str:
+def describe_function(plan: CompiledStep, function: Function, turns: str) -> str:
     """Return what a function writes, and in which steps it runs."""
     averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
     used = ", ".join(op for op in function.gated if op in averaged)
     when = f"; once there is {used}" if used else ""
     when += f"; for {format_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
     when = f"; {turns}{when}" if turns else when
-    return f"{function.name}  (writes: {', '.join(function.active) or 'nothing'}{when})"
+    return f"writes: {', '.join(function.active) or 'nothing'}{when}"
 
 
 def _find_rows(plan: CompiledStep, function: Function) -> Iterator[Row]:

@@ -104,7 +104,7 @@ class PlanFormat(StrEnum):
 
 ModeOption: TypeAlias = Annotated[Mode, typer.Option("--mode", help="The mode whose plan is shown.")]
 PlanFormatOption: TypeAlias = Annotated[
-    PlanFormat, typer.Option("--format", help="The form; svg and html are not built yet.")
+    PlanFormat, typer.Option("--format", help="The form: svg is a picture, html a page for a browser.")
 ]
 
 
@@ -129,7 +129,7 @@ def plan(
 
 
 def format_plan(plan: Plan, mode: Mode, form: PlanFormat) -> str:
-    """Return the plan of a mode in a form; raise SpecError (GS235) for one that is not built yet."""
+    """Return the plan of a mode in a form."""
     match form:
         case PlanFormat.text:
             return plan.text(mode.value)
@@ -141,10 +141,10 @@ def format_plan(plan: Plan, mode: Mode, form: PlanFormat) -> str:
             return plan.mermaid(mode.value)
         case PlanFormat.dot:
             return plan.dot(mode.value)
-        case PlanFormat.svg | PlanFormat.html:
-            message = f"`--format {form.value}` is part of the design but not built yet"
-            help = "use `--format dot` and a viewer of Graphviz files, or `--format mermaid`"
-            raise problem("GS235", message, help=help)
+        case PlanFormat.svg:
+            return plan.svg(mode.value)
+        case PlanFormat.html:
+            return plan.html(mode.value)
 
 
 _CODE = re.compile(r"GS[0-9]{3}|[EW](-[A-Z]+)+")
@@ -290,6 +290,7 @@ class DiffFormat(StrEnum):
 
     text = "text"
     json = "json"
+    html = "html"
 
 
 OldSpec: TypeAlias = Annotated[Path, typer.Argument(metavar="SPEC_A", help="A graph spec: what was.")]
@@ -338,6 +339,12 @@ def diff(
     difference = compare_plans(before.plan, after.plan)
     if form is DiffFormat.text:
         deliver(_format(sides, format_difference(difference), backend, order), output)
+        return
+    if form is DiffFormat.html:
+        from compiler.plan.page.difference import write_difference
+
+        title, _, changes = _format(sides, "", backend, order).partition("\n\n")
+        deliver(write_difference(before.plan, after.plan, title, changes), output)
         return
     head: Object = {"diff": 1, "from": str(old), "to": str(new), "backend": backend.value, "order": order.value}
     declared: list[Json] = [

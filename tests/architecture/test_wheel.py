@@ -76,6 +76,11 @@ def test_the_pages_of_codes_are_installed(commands: Path, tmp_path: Path) -> Non
     assert run(commands / "stepgraph", "explain", "GS104", cwd=tmp_path) == page.read_text(encoding="utf-8")
 
 
+def test_a_plan_is_drawn_as_in_the_tree(commands: Path, tmp_path: Path) -> None:
+    page = run(commands / "stepgraph", "plan", EXAMPLE, "--format", "html", cwd=tmp_path)
+    assert page == run(sys.executable, "-m", "runtime.cli", "plan", EXAMPLE, "--format", "html", cwd=ROOT)
+
+
 def test_the_one_module_imports_no_framework_until_it_is_asked(commands: Path, tmp_path: Path) -> None:
     code = "import stepgraph as sg, sys; print({'numpy', 'pydantic', 'networkx'} & {*sys.modules}, sg.Graph, sg.emit)"
     printed = run(commands / "python", "-c", code, cwd=tmp_path)

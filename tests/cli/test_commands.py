@@ -159,7 +159,11 @@ def test_commands_that_are_not_built_say_so(capsys, name):
     assert f"error[GS235]: `stepgraph {name}` is part of the design but not built yet" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["svg", "html"])
-def test_formats_that_are_not_built_say_so(spec, capsys, form):
-    assert execute(["plan", "spec.yaml", "--format", form]) == 1
-    assert f"error[GS235]: `--format {form}`" in capsys.readouterr().err
+@pytest.mark.parametrize(("form", "begin"), [("svg", "<svg "), ("html", "<!doctype html>\n")])
+def test_a_plan_is_written_as_a_picture_and_as_a_page(spec, capsys, form, begin):
+    assert execute(["plan", "spec.yaml", "--format", form, "-o", f"plan.{form}"]) == 0
+    assert Path(f"plan.{form}").read_text(encoding="utf-8").startswith(begin)
+    assert execute(["plan", "spec.yaml", "--format", form, "--mode", "eval"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(begin)
+    assert "eval_step" in printed

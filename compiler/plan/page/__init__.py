@@ -1,0 +1,1 @@
+"""The plan as a picture and as a page."""
