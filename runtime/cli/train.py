@@ -190,7 +190,7 @@ def export(
     """Export a run: the weights of its best checkpoint as safetensors files, and a mode that runs without stepgraph."""
     from runtime.train.reopen import reopen_run
 
-    opened = reopen_run(run, choice=checkpoint, device=device, allow=allow or ())
+    opened = reopen_run(run, choice=checkpoint, device=device, allow=allow or (), recalls=True)
     exported = opened.step.export(
         run / "export" if out is None else out,
         format=format.value,
