@@ -19,6 +19,7 @@ import typer
 from graphspec.analysis.scope import find_expression
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
+from runtime.cli.bundled import find_bundled
 from runtime.cli.options import Backend, BackendOption, Mode, Order, OrderOption, Output, Overrides, Root, SpecPath
 from runtime.folder import cannot_write
 from runtime.problems import problem
@@ -154,10 +155,8 @@ def find_page(code: str) -> str | None:
     """Return the page of a code of a message; None for what is none."""
     if not _CODE.fullmatch(code.upper()):
         return None
-    # In a wheel the pages are inside the package, in a checkout they are where they are written.
-    folders = (Path(str(files("runtime"))) / "pages", Path(__file__).parents[2] / "docs" / "errors")
-    pages = (folder / f"{code.upper()}.md" for folder in folders)
-    return next((page.read_text(encoding="utf-8") for page in pages if page.is_file()), None)
+    page = find_bundled("pages", "docs/errors") / f"{code.upper()}.md"
+    return page.read_text(encoding="utf-8") if page.is_file() else None
 
 
 OpName: TypeAlias = Annotated[
