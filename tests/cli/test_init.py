@@ -38,7 +38,7 @@ def test_a_model_and_a_loss_of_ones_own_are_used(workdir, template):
         if not isinstance(node, ast.Import) and isinstance(node, ast.ClassDef | ast.FunctionDef)
     ]
     assert all(f"models:{name}" in spec for name in defined)
-    assert 'loss: "models:' in spec
+    assert "loss: models:" in spec
     assert "class: models:" in spec
 
 
