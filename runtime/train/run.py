@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from compiler.timing.units import Pace, find_batch
-from graphspec.analysis.evaluation import find_eval_dataset, find_goal, find_role
+from graphspec.analysis.evaluation import find_eval_dataset, find_goal, find_image_role, find_role
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CopyOp, EmaOp
 from graphspec.declare.run import BestSpec, StopSpec
@@ -21,6 +21,7 @@ from runtime.checkpoints import Store
 from runtime.checkpoints.disk import remove_hidden
 from runtime.checkpoints.format import find_versions
 from runtime.data import AnyFeed, open_feed
+from runtime.data.arrays import Batch
 from runtime.data.inspect import Inspector
 from runtime.engine.imports import importable
 from runtime.folder import CHECKPOINTS, LOCK, cannot_write, make_folder
@@ -161,6 +162,8 @@ class Session:
     feed: AnyFeed
     evaluated: AnyFeed | None
     """The data that the run evaluates on."""
+    shown: AnyFeed | None
+    """The data whose first batch makes the images, where that is not the training data."""
     folder: Path
 
     @property
@@ -253,9 +256,15 @@ class Session:
             mode=find_image_mode(self.spec, self.step.plan.program),
             folder=self.folder,
             every=self.run_schedule.show.steps,
-            batch=None if self.past is None or self.feed.length is None else self.feed.first(),
+            batch=self._find_image_batch(),
             seen=made > 0,
         )
+
+    def _find_image_batch(self) -> Batch | None:
+        """Return the batch that the images are made of, where that is not the first one that the run trains on."""
+        if self.shown is not None:
+            return self.shown.first()
+        return None if self.past is None or self.feed.length is None else self.feed.first()
 
 
 def _watch(spec: GraphSpec, watched: BestSpec | StopSpec | None) -> BestMetric | None:
@@ -318,16 +327,18 @@ def prepare(request: Request) -> Session:
         seed = request.spec.seed if past is None or has_changed else past.record.seed
     backend = request.backend or (DEFAULT if past is None else past.record.backend)
     evaluating = None if request.spec.run.eval is None else find_role(request.spec)
-    roles = [role for role in ("train", evaluating) if role is not None]
-    require_all_allowed(request.spec, roles, request.allow, lambda: _plan_ahead(request, backend).program)
+    showing = find_image_role(request.spec)
+    roles = dict.fromkeys(role for role in ("train", evaluating, showing) if role is not None)
+    require_all_allowed(request.spec, tuple(roles), request.allow, lambda: _plan_ahead(request, backend).program)
     feed = _open(request, "train", seed)
     evaluated = None if evaluating is None else _open(request, evaluating, seed, find_eval_dataset(request.spec))
+    shown = None if showing == "train" else _open(request, showing, seed)
     wanted = request.steps if request.steps is not None or past is None else past.record.steps or None
     pace = find_pace(request.spec, feed, wanted)
     run_schedule = find_run_schedule(request.spec, pace)
     plan = _compile(request, backend, pace)
     step = _build(request, plan, seed, weights=past is None)
-    for each in (feed, evaluated):
+    for each in (feed, evaluated, shown):
         if each is not None:
             each.attach(step)
     if request.spec.run.check_data:
@@ -344,6 +355,7 @@ def prepare(request: Request) -> Session:
         step=step,
         feed=feed,
         evaluated=evaluated,
+        shown=shown,
         folder=folder,
     )
 
