@@ -56,7 +56,6 @@ def make_app() -> typer.Typer:
     app = typer.Typer(
         name="stepgraph",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings=settings,
         epilog=_EPILOG,

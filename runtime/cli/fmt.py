@@ -12,13 +12,17 @@ import typer
 
 from graphspec.diagnostics import SpecError
 from graphspec.limits import Limits
+from runtime.cli.completion import complete_spec
 from runtime.folder import cannot_write
 from runtime.terminal import complain, counted, say, show_error
 
 STDIN = "-"
 
 Files: TypeAlias = Annotated[
-    list[Path], typer.Argument(metavar="SPEC", help="Specs: YAML or JSON files; - reads standard input.")
+    list[Path],
+    typer.Argument(
+        metavar="SPEC", autocompletion=complete_spec, help="Specs: YAML or JSON files; - reads standard input."
+    ),
 ]
 CheckOption: TypeAlias = Annotated[
     bool, typer.Option("--check", help="Write nothing; exit with code 1 where a file would change.")

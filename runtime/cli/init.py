@@ -13,6 +13,7 @@ import typer
 
 from graphspec.words import closest
 from runtime.cli.bundled import find_bundled
+from runtime.cli.completion import complete_template
 from runtime.folder import cannot_write
 from runtime.problems import problem
 from runtime.terminal import say
@@ -130,7 +131,10 @@ def _check_name(name: str) -> str:
 TemplateName: TypeAlias = Annotated[
     str,
     typer.Argument(
-        metavar="[TEMPLATE]", callback=_check_name, help="gan (default), classifier, or an example: see --list."
+        metavar="[TEMPLATE]",
+        callback=_check_name,
+        autocompletion=complete_template,
+        help="gan (default), classifier, or an example: see --list.",
     ),
 ]
 ListOption: TypeAlias = Annotated[

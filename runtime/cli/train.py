@@ -13,6 +13,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from runtime.cli.completion import complete_run
 from runtime.cli.options import (
     Allow,
     Backend,
@@ -45,7 +46,10 @@ Framework: TypeAlias = Annotated[
 Seed: TypeAlias = Annotated[int | None, typer.Option("--seed", help="The seed, instead of the spec's.")]
 Steps: TypeAlias = Annotated[int | None, typer.Option("--steps", min=1, help="Steps to train, instead of the spec's.")]
 Out: TypeAlias = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="The folder to write to (default: runs/<name>).")
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", autocompletion=complete_run, help="The folder to write to (default: runs/<name>)."
+    ),
 ]
 PlainOption: TypeAlias = Annotated[bool, typer.Option("--plain", help="Print lines instead of a progress bar.")]
 Resume: TypeAlias = Annotated[
