@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+_STATE = tempfile.TemporaryDirectory(prefix="stepgraph-")  # what `--allow` is remembered in: not the user's own
 
 # Read by the frameworks when they are first imported, here or in a subprocess. One thread, because the workers already
 # use every core and because the number of threads changes the last bits of a float sum.
 os.environ.update(
     MPLBACKEND="Agg",
     OMP_NUM_THREADS="1",
+    STEPGRAPH_STATE=_STATE.name,
     TF_CPP_MIN_LOG_LEVEL="3",
     TF_NUM_INTEROP_THREADS="1",
     TF_NUM_INTRAOP_THREADS="1",

@@ -27,21 +27,32 @@ def find_eval_dataset(spec: GraphSpec) -> str | None:
     return None if spec.run.eval is None else spec.run.eval.dataset
 
 
+def find_image_role(spec: GraphSpec) -> str:
+    """Return the name under `data` of the set whose batch the value of `run.images` is computed from."""
+    written = None if spec.run.images is None else spec.run.images.data
+    return written or "train"
+
+
+def find_image_mode(spec: GraphSpec) -> ModeName | None:
+    """Return the mode other than train that makes the value of `run.images`; None where only training makes it."""
+    if spec.run.images is None:
+        return None
+    value = spec.run.images.value
+    return next((mode for mode in MODES if mode != "train" and value in find_returned(spec, mode)), None)
+
+
 def find_role_modes(spec: GraphSpec, role: str) -> frozenset[ModeName]:
     """Return the modes whose steps take the batches of a set of data.
 
-    Steps of training take those of `train`, and so does the mode in which the value of `run.images` is made. All other
-    sets are for evaluations.
+    Steps of training take those of `train`. The mode in which the value of `run.images` is made takes those of the set
+    that it names, else of `train`. All other sets are for evaluations.
     """
-    if role != "train":
-        evaluated: ModeName = "eval" if spec.run.eval is None else spec.run.eval.mode
-        return frozenset[ModeName]((evaluated,))
-    if spec.run.images is None:
-        return frozenset[ModeName](("train",))
-    modes: set[ModeName] = {"train"}
-    for mode in MODES:
-        if mode not in modes and spec.run.images.value in find_returned(spec, mode):
-            return frozenset[ModeName]((*modes, mode))
+    shown = find_image_mode(spec) if role == find_image_role(spec) else None
+    modes: list[ModeName] = [] if shown is None else [shown]
+    if role == "train":
+        modes.append("train")
+    elif shown is None or role == find_role(spec):
+        modes.append("eval" if spec.run.eval is None else spec.run.eval.mode)
     return frozenset(modes)
 
 

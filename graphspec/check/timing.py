@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from graphspec.analysis.datasets import UNNAMED, find_datasets, find_declared, find_places
-from graphspec.analysis.evaluation import find_goal, find_returned, find_role, find_watched_mode
+from graphspec.analysis.evaluation import find_goal, find_image_mode, find_returned, find_role, find_watched_mode
 from graphspec.analysis.modes import find_reaches, is_bound
 from graphspec.analysis.scope import RuleContext
 from graphspec.declare.ops import MODES, ModeName
@@ -131,6 +131,25 @@ def check_evaluation(scope: RuleContext) -> Iterator[Diagnostic]:
         message = f"`run.eval` evaluates in {mode} mode, in which the step returns nothing"
         help = "add a `metric` op, or name the values to evaluate in `outputs`"
         yield scope.report("GS126", message, ("run", "eval"), key=True, help=help)
+
+
+def check_images(scope: RuleContext) -> Iterator[Diagnostic]:
+    """Check that the set whose batch makes the images is there, and that another mode than train makes them of it."""
+    spec, images = scope.spec, scope.spec.run.images
+    if images is None or images.data is None or scope.blind:
+        return
+    path: Path = ("run", "images", "data")
+    if images.data not in spec.data and images.data not in scope.broken:
+        known = f"; it has {enumerate_names(spec.data)}" if spec.data else ""
+        message = f"`run.images` takes a batch of '{images.data}', a set that `data` does not have{known}"
+        help = f"declare it under `data`, as in `{images.data}: {{source: ...}}`, or leave it out: a batch of `train`"
+        yield scope.report("GS124", message, path, label=did_you_mean(images.data, spec.data), help=help)
+    elif find_image_mode(spec) is None and images.value not in scope.broken:
+        message = f"'{images.value}' is made by the steps of training, which take the batches of `data.train`"
+        help = (
+            "leave out `data`, or return the value in another mode: `mode: infer` on its op, and its name in `outputs`"
+        )
+        yield scope.report("GS124", message, path, help=help)
 
 
 def check_watched(scope: RuleContext) -> Iterator[Diagnostic]:

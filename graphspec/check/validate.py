@@ -21,6 +21,7 @@ from graphspec.check.options import check_layers, check_optimizer_options, check
 from graphspec.check.timing import (
     check_datasets,
     check_evaluation,
+    check_images,
     check_meetings,
     check_modes,
     check_watched,
@@ -56,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     check_meetings,
     check_dimensions,
     check_evaluation,
+    check_images,
     check_watched,
 )
 """Every rule; each reports all it finds, and none relies on another having passed."""

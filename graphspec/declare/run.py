@@ -31,6 +31,8 @@ class ImagesSpec(Declaration):
     """The value that holds the images, [batch, channels, height, width]."""
     every: DurationField | None = None
     """How often (default: at the end only)."""
+    data: str | None = None
+    """The set in `data` whose first batch it is computed from (default: the first batch of the run)."""
 
 
 class EvalSpec(Declaration):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import TypeAlias, cast
+from typing import cast
 
 from graphspec.analysis.evaluation import find_goal, find_role
 from graphspec.analysis.modes import find_reaches
@@ -40,19 +38,11 @@ from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.options import find_defaults
 from graphspec.declare.schedules import FIELDS, CurveSpec, PartSpec, ScheduleSpec
 from graphspec.read.builder import Plain
-from graphspec.read.interpolation import spell as spell_constant
 from graphspec.write.formula import Called, write_formula
-
-Tree: TypeAlias = None | bool | int | float | str | list["Tree"] | dict[str, "Tree"]
+from graphspec.write.layout import Tree, Word, lay_out
 
 ONE_OR_MORE = ("update", "gradients", "inputs", "wrt", "grad_outputs", "after", "mode", "dataset")
 """Fields of ops that take a name, or a list of them: one is written without brackets."""
-
-
-class Word(str):
-    """A text that is written without quotes although it begins like a number: a duration, or a moment."""
-
-    __slots__ = ()
 
 
 def spell(value: object) -> Tree:
@@ -196,130 +186,6 @@ def _spell_curve(curve: CurveSpec) -> dict[str, Tree]:
     if isinstance(curve, PartSpec) and curve.for_ is not None:
         spelled["for"] = spell(curve.for_)
     return {**spelled, "clock": curve.clock} if isinstance(curve, ScheduleSpec) else spelled
-
-
-_PLAIN = re.compile(r"(?:\.{0,2}/)?[A-Za-z_][A-Za-z0-9_./%+-]*(?::[A-Za-z0-9_./%+-]+)*(?: [A-Za-z0-9_./%+-]+)*")
-_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"))
-"""What some version of YAML, or some reader, takes for more than a text."""
-
-# libyaml refuses some of these as they are, and the others change the direction of a text or are not seen; JSON's
-# escapes do not cover them.
-_UNPRINTABLE = re.compile(
-    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff]"
-)
-
-
-def spell_scalar(value: None | bool | int | float | str) -> str:
-    """Return a scalar that YAML 1.2 reads back as the same value; floats have the fewest digits that do so."""
-    if isinstance(value, str) and not isinstance(value, Word) and not is_plain(value):
-        return quote(value)
-    return spell_constant(value)
-
-
-def is_plain(text: str) -> bool:
-    """Return whether a text needs no quotes, in a flow collection either."""
-    return _PLAIN.fullmatch(text) is not None and text.casefold() not in _WORDS
-
-
-def quote(text: str) -> str:
-    """Return a text between double quotes."""
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", json.dumps(text, ensure_ascii=False))
-
-
-WIDTH = 120
-OPENED = frozenset(("inputs", "state", "models", "ops", "data"))
-"""Sections whose parts are always on lines of their own."""
-
-_INDENT = "  "
-_BREAK = re.compile(r"(?<=\S) (?=\S)")
-
-
-def lay_out(document: Mapping[str, Tree]) -> str:
-    """Return a document as YAML.
-
-    Every op, model, input and data source begins on a line of its own. What fits on one line is written there, between
-    brackets. What does not is opened one level: each of its parts is on a line of its own, or opened in turn; the
-    fields of an op, and lists of names and numbers, continue in the next line instead.
-    """
-    lines: list[str] = []
-    for key, value in document.items():
-        if key not in OPENED or not isinstance(value, dict) or not value:
-            lines.extend(_write_entry(key, value, ""))
-            continue
-        lines.append(f"{key}:")
-        for name, item in value.items():
-            fields = item.items() if key == "ops" and isinstance(item, dict) else ()
-            parts = [f"{spell_scalar(field)}: {_flow(inner)}," for field, inner in fields]
-            # The fields of an op are between brackets, one after another, unless one of them is long itself.
-            if parts and max(map(len, parts)) + 2 * len(_INDENT) <= WIDTH:
-                lines.extend(_fill(f"{_INDENT}{spell_scalar(name)}: {{", parts, 2 * _INDENT, end="}"))
-            else:
-                lines.extend(_write_entry(name, item, _INDENT))
-    return "\n".join(lines) + "\n"
-
-
-def _write_entries(entries: Mapping[str, Tree], indent: str) -> Iterator[str]:
-    for key, value in entries.items():
-        yield from _write_entry(key, value, indent)
-
-
-def _write_entry(key: str, value: Tree, indent: str) -> Iterator[str]:
-    """Yield the lines of a key and its value."""
-    yield from _write(f"{indent}{spell_scalar(key)}:", value, indent + _INDENT)
-
-
-def _write(head: str, value: Tree, indent: str) -> Iterator[str]:
-    """Yield the lines of a value after ``head``; lines after the first are indented."""
-    flow = _flow(value)
-    if len(head) + 1 + len(flow) <= WIDTH:
-        yield f"{head} {flow}"
-        return
-    match value:
-        case dict():
-            yield head
-            yield from _write_entries(value, indent)
-        case list() if all(not isinstance(item, dict | list) for item in value):
-            yield from _fill(f"{head} [", [f"{_flow(item)}," for item in value], indent, end="]")
-        case list():
-            yield head
-            for item in value:
-                if isinstance(item, dict) and len(indent) + 2 + len(_flow(item)) > WIDTH:
-                    # A mapping begins on the line of the dash.
-                    first, *rest = _write_entries(item, indent + _INDENT)
-                    yield f"{indent}- {first.removeprefix(indent + _INDENT)}"
-                    yield from rest
-                else:
-                    yield from _write(f"{indent}-", item, indent + _INDENT)
-        case str():
-            # A line break between quotes is read as a space.
-            parts = _BREAK.split(flow if flow.startswith('"') else quote(value))
-            yield from _fill(f"{head} ", parts, indent)
-        case _:
-            yield f"{head} {flow}"
-
-
-def _fill(head: str, parts: list[str], indent: str, *, end: str = "") -> Iterator[str]:
-    """Yield lines filled with parts, as many as fit on each; the last part loses its comma to the end."""
-    last = parts[-1].removesuffix(",") if end else parts[-1]
-    line, is_fresh = head, True
-    for part in [*parts[:-1], f"{last}{end}"]:
-        if not is_fresh and len(line) + 1 + len(part) > WIDTH:
-            yield line
-            line, is_fresh = indent, True
-        line = f"{line}{part}" if is_fresh else f"{line} {part}"
-        is_fresh = False
-    yield line
-
-
-def _flow(value: Tree) -> str:
-    """Return a value on one line."""
-    match value:
-        case dict():
-            return f"{{{', '.join(f'{spell_scalar(key)}: {_flow(item)}' for key, item in value.items())}}}"
-        case list():
-            return f"[{', '.join(_flow(item) for item in value)}]"
-        case _:
-            return spell_scalar(value)
 
 
 def resolve(spec: GraphSpec) -> GraphSpec:

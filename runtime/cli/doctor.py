@@ -20,6 +20,7 @@ from typing import Annotated, TypeAlias, cast
 import typer
 from pydantic import ValidationError
 
+from runtime.cli.completion import complete_spec
 from runtime.cli.doctor_child import BUILD, PROBE
 from runtime.cli.inspect import deliver, make_plan
 from runtime.cli.options import Allow, Backend, BackendOption, Order, Output
@@ -36,7 +37,9 @@ class Format(StrEnum):
     json = "json"
 
 
-MaybeSpec: TypeAlias = Annotated[Path | None, typer.Argument(metavar="SPEC", help="A graph spec to build here.")]
+MaybeSpec: TypeAlias = Annotated[
+    Path | None, typer.Argument(metavar="SPEC", autocompletion=complete_spec, help="A graph spec to build here.")
+]
 FormatOption: TypeAlias = Annotated[Format, typer.Option("--format", help="The form of the report.")]
 
 

@@ -19,6 +19,8 @@ import typer
 from graphspec.analysis.scope import find_expression
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
+from runtime.cli.bundled import find_bundled
+from runtime.cli.completion import complete_op, complete_spec, complete_spec_or_code
 from runtime.cli.options import Backend, BackendOption, Mode, Order, OrderOption, Output, Overrides, Root, SpecPath
 from runtime.folder import cannot_write
 from runtime.problems import problem
@@ -154,14 +156,15 @@ def find_page(code: str) -> str | None:
     """Return the page of a code of a message; None for what is none."""
     if not _CODE.fullmatch(code.upper()):
         return None
-    # In a wheel the pages are inside the package, in a checkout they are where they are written.
-    folders = (Path(str(files("runtime"))) / "pages", Path(__file__).parents[2] / "docs" / "errors")
-    pages = (folder / f"{code.upper()}.md" for folder in folders)
-    return next((page.read_text(encoding="utf-8") for page in pages if page.is_file()), None)
+    page = find_bundled("pages", "docs/errors") / f"{code.upper()}.md"
+    return page.read_text(encoding="utf-8") if page.is_file() else None
 
 
 OpName: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="[OP]", help="The name of an op of the spec; without one, a summary.")
+    str | None,
+    typer.Argument(
+        metavar="[OP]", autocompletion=complete_op, help="The name of an op of the spec; without one, a summary."
+    ),
 ]
 
 
@@ -178,7 +181,14 @@ WhyNotOption: TypeAlias = Annotated[
 
 
 def explain(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The graph spec; or the code of a message, as GS104.")],
+    spec: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SPEC",
+            autocompletion=complete_spec_or_code,
+            help="The graph spec; or the code of a message, as GS104.",
+        ),
+    ],
     op: OpName = None,
     overrides: Overrides = None,
     backend: BackendOption = Backend.torch,
@@ -201,7 +211,14 @@ def explain(
     deliver(text, output, width, is_text=True)
 
 
-Specs: TypeAlias = Annotated[list[Path], typer.Argument(metavar="SPEC", help="Graph specs: YAML or JSON files.")]
+Specs: TypeAlias = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="SPEC",
+        autocompletion=complete_spec,
+        help="Graph specs: YAML or JSON files.",
+    ),
+]
 
 
 def check(
@@ -293,8 +310,22 @@ class DiffFormat(StrEnum):
     html = "html"
 
 
-OldSpec: TypeAlias = Annotated[Path, typer.Argument(metavar="SPEC_A", help="A graph spec: what was.")]
-NewSpec: TypeAlias = Annotated[Path, typer.Argument(metavar="SPEC_B", help="A graph spec: what is.")]
+OldSpec: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SPEC_A",
+        autocompletion=complete_spec,
+        help="A graph spec: what was.",
+    ),
+]
+NewSpec: TypeAlias = Annotated[
+    Path,
+    typer.Argument(
+        metavar="SPEC_B",
+        autocompletion=complete_spec,
+        help="A graph spec: what is.",
+    ),
+]
 DiffFormatOption: TypeAlias = Annotated[DiffFormat, typer.Option("--format", help="The form of the difference.")]
 NewOverrides: TypeAlias = Annotated[
     list[str] | None,

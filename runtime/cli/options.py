@@ -8,10 +8,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+from runtime.cli.completion import CHOICES, complete_checkpoint, complete_run, complete_spec
 from runtime.engine.imports import is_package
-
-CHOICES = ("best", "newest")
-"""The checkpoints that have a name."""
 
 
 class Backend(StrEnum):
@@ -39,7 +37,10 @@ class Mode(StrEnum):
     infer = "infer"
 
 
-SpecPath: TypeAlias = Annotated[Path, typer.Argument(metavar="SPEC", help="A graph spec: a YAML or JSON file.")]
+SpecPath: TypeAlias = Annotated[
+    Path,
+    typer.Argument(metavar="SPEC", autocompletion=complete_spec, help="A graph spec: a YAML or JSON file."),
+]
 Overrides: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("-s", "--set", metavar="KEY=VALUE", help="Override a value: -s vars.lr=1e-3. May be repeated."),
@@ -83,8 +84,16 @@ Allow: TypeAlias = Annotated[
 Xla: TypeAlias = Annotated[
     bool, typer.Option("--xla", help="Let XLA compile the step (TensorFlow only); the last bits of numbers change.")
 ]
-RunFolder: TypeAlias = Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")]
+RunFolder: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="RUN_DIR", autocompletion=complete_run, help="The folder of a run.")
+]
 CheckpointOption: TypeAlias = Annotated[
     str,
-    typer.Option("--checkpoint", metavar="STEP", callback=_check_choice, help="best, newest, or the number of a step."),
+    typer.Option(
+        "--checkpoint",
+        metavar="STEP",
+        callback=_check_choice,
+        autocompletion=complete_checkpoint,
+        help="best, newest, or the number of a step.",
+    ),
 ]

@@ -8,12 +8,12 @@ import os
 import sys
 from collections.abc import Callable
 from enum import StrEnum
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
+from runtime.cli.completion import complete_run
 from runtime.cli.options import (
     Allow,
     Backend,
@@ -28,13 +28,9 @@ from runtime.cli.options import (
     SpecPath,
     Xla,
 )
-from runtime.folder import cannot_write
 from runtime.interrupt import Interrupted
 from runtime.problems import problem
 from runtime.terminal import counted, has_moving_lines, say
-
-if TYPE_CHECKING:
-    pass
 
 
 class Debugging(StrEnum):
@@ -50,7 +46,10 @@ Framework: TypeAlias = Annotated[
 Seed: TypeAlias = Annotated[int | None, typer.Option("--seed", help="The seed, instead of the spec's.")]
 Steps: TypeAlias = Annotated[int | None, typer.Option("--steps", min=1, help="Steps to train, instead of the spec's.")]
 Out: TypeAlias = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", help="The folder to write to (default: runs/<name>).")
+    Path | None,
+    typer.Option(
+        "--out", metavar="DIR", autocompletion=complete_run, help="The folder to write to (default: runs/<name>)."
+    ),
 ]
 PlainOption: TypeAlias = Annotated[bool, typer.Option("--plain", help="Print lines instead of a progress bar.")]
 Resume: TypeAlias = Annotated[
@@ -190,7 +189,7 @@ def export(
     """Export a run: the weights of its best checkpoint as safetensors files, and a mode that runs without stepgraph."""
     from runtime.train.reopen import reopen_run
 
-    opened = reopen_run(run, choice=checkpoint, device=device, allow=allow or ())
+    opened = reopen_run(run, choice=checkpoint, device=device, allow=allow or (), recalls=True)
     exported = opened.step.export(
         run / "export" if out is None else out,
         format=format.value,
@@ -214,35 +213,6 @@ def export(
         computed = f"{', '.join(inputs) or 'nothing'} -> {', '.join(pure.outputs)}"
         left = f" (without {', '.join(pure.left_out)})" if pure.left_out else ""
         say(f"  {program.file:{width}}  mode {pure.mode}: {computed}{left}")
-
-
-class Template(StrEnum):
-    """The specs to begin with."""
-
-    gan = "gan"
-    classifier = "classifier"
-
-
-TemplateName: TypeAlias = Annotated[Template, typer.Argument(metavar="[TEMPLATE]", help="gan (default) or classifier.")]
-
-
-def init(template: TemplateName = Template.gan) -> None:
-    """Write a spec and a models.py with a model and a loss of one's own into this directory."""
-    folder = files("runtime") / "templates" / template.value
-    stored = {f"{template.value}.yaml": f"{template.value}.yaml", "models.py": "models.py.txt"}  # not code of our own
-    texts = {name: folder.joinpath(each).read_text(encoding="utf-8") for name, each in stored.items()}
-    taken = [name for name in texts if Path(name).exists()]
-    if taken:
-        message = f"{' and '.join(taken)} {'exists' if len(taken) == 1 else 'exist'} already; nothing was written"
-        raise problem("GS237", message, help="run it in an empty directory, or move the files away")
-    for name, text in texts.items():
-        try:
-            with Path(name).open("x", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            raise cannot_write(Path(name), error) from error
-        say(f"wrote {name}")
-    say(f"\nNow run:\n  stepgraph run {template.value}.yaml --allow models")
 
 
 LATER = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -17,7 +17,7 @@ from numpy.lib.npyio import NpzFile
 
 from graphspec.declare.data import FILES, DataSource, TrainingSets
 from graphspec.declare.graph import GraphSpec
-from graphspec.diagnostics import SpecError
+from graphspec.diagnostics import Span, SpecError
 from graphspec.words import closest
 from runtime.data.arrays import Array, column_names
 from runtime.data.place import Place
@@ -235,6 +235,19 @@ def open_data(
         case _:
             samples = read_table(place, directory or Path())
     return Sampled.of(samples, place, order)
+
+
+def find_classes(spec: GraphSpec, roles: Iterable[str]) -> dict[str, Span | None]:
+    """Return the classes of the user's that the data of some roles names, and their places."""
+    found: dict[str, Span | None] = {}
+    for role in roles:
+        declared = spec.data.get(role)
+        for name in declared.sets if isinstance(declared, TrainingSets) else (None,):
+            source = spec.source(role, name)
+            if source is not None and source.class_path is not None:
+                path = Place(spec=spec, role=role, dataset=name).path
+                found[source.class_path] = spec.span(*path, "class") or spec.span(*path)
+    return found
 
 
 def replace_source(spec: GraphSpec, role: str, path: Path) -> GraphSpec:

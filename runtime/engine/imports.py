@@ -47,13 +47,8 @@ def resolve(
 def _resolve(path: str, allow: Sequence[str], directory: Path | None) -> object:
     if _PATH.match(path) is None:
         raise problem("GS202", f"{path!r} is not of the form `package.module:Name`")
+    require_allowed({path: None}, allow)
     name, attribute = path.split(":")
-    if not is_allowed(name, allow):
-        package = name.split(".")[0]
-        allowed = ", ".join(sorted(allow)) if allow else "nothing"
-        message = f"{path!r} may not be imported: package {package!r} is not allowed (allowed: {allowed})"
-        notes = ("a spec runs code only out of packages that you name",)
-        raise problem("GS201", message, notes=notes, help=f"if you trust it, add: --allow {package}")
     if directory is not None:
         _refuse_two(name.split(".")[0], directory)
     with importable(directory):
@@ -65,6 +60,30 @@ def _resolve(path: str, allow: Sequence[str], directory: Path | None) -> object:
         help = f"name it where it is defined, or, if you trust it, add: --allow {home.split('.')[0]}"
         raise problem("GS204", message, help=help)
     return found
+
+
+def require_allowed(
+    named: Mapping[str, Span | None], allow: Sequence[str], texts: Mapping[str, str] = NO_TEXTS
+) -> None:
+    """Raise SpecError (GS201) where some of the paths that a spec names at these places may not be imported.
+
+    It names all of them, and the options that allow them.
+    """
+    refused = {path: span for path, span in named.items() if not is_allowed(path.split(":")[0], allow)}
+    if not refused:
+        return
+    (first, span), *others = refused.items()
+    packages = dict.fromkeys(path.split(":")[0].split(".")[0] for path in refused)
+    allowed = ", ".join(sorted(allow)) if allow else "nothing"
+    message = f"{first!r} may not be imported: package {next(iter(packages))!r} is not allowed (allowed: {allowed})"
+    notes = ["a spec runs code only out of packages that you name"]
+    if others:
+        lines = [f"  {path!r}{'' if at is None else f' at {at.place}'}" for path, at in others[:_MOST_NAMES]]
+        more = [f"  and {len(others) - _MOST_NAMES} more"] if len(others) > _MOST_NAMES else []
+        notes.append("\n".join(("it also names:", *lines, *more)))
+    options = " ".join(f"--allow {package}" for package in packages)
+    help = f"if you trust {'it' if len(packages) == 1 else 'them'}, add: {options}"
+    raise problem("GS201", message, span=span, notes=tuple(notes), help=help, texts=texts)
 
 
 def is_package(name: str) -> bool:

@@ -22,7 +22,7 @@ from runtime.codegen.module import find_user_paths
 from runtime.codegen.resources import find_instructions
 from runtime.engine.backend import BuildRequest
 from runtime.engine.errors import diagnose_report
-from runtime.engine.imports import resolve
+from runtime.engine.imports import require_allowed, resolve
 from runtime.engine.load import find_span
 from runtime.support.model_errors import ModelError
 from runtime.support.model_types import require_types
@@ -33,20 +33,33 @@ M = TypeVar("M")
 def import_users(program: Program, spec: GraphSpec, request: BuildRequest) -> None:
     """Import every class and function of the user's that a program needs, each only if it is allowed.
 
-    Raises SpecError with every import that failed.
+    Raises SpecError with every import that failed, and with all that is not allowed before anything is imported.
     """
+    named = find_imports(program, spec, frozenset(request.models))
+    try:
+        require_allowed(named, request.allow, spec.texts())
+    except SpecError as error:
+        if not request.models:
+            raise
+        # Who gives models may give this one, too.
+        first, names = error.diagnostics[0], find_user_paths(program, frozenset(request.models))
+        name = next(each for path, each in names.items() if repr(path) in first.message)
+        help = f"{first.help}; or give a module for it: `models={{'{name}': ...}}`"
+        raise SpecError((replace(first, help=help),), spec.texts()) from error
     problems: list[Diagnostic] = []
-    for path, name in find_user_paths(program, frozenset(request.models)).items():
+    for path, span in named.items():
         try:
-            span = _find_import(spec, path, name, program.backend)
             resolve(path, request.allow, directory=request.directory, span=span, texts=spec.texts())
         except SpecError as error:
-            for each in error.diagnostics:
-                if request.models and each.code == "GS201":  # who gives models may give this one, too
-                    each = replace(each, help=f"{each.help}; or give a module for it: `models={{'{name}': ...}}`")
-                problems.append(each)
+            problems.extend(error.diagnostics)
     if problems:
         raise SpecError(problems, spec.texts())
+
+
+def find_imports(program: Program, spec: GraphSpec, given: frozenset[str] = frozenset()) -> dict[str, Span | None]:
+    """Return every class and function of the user's that a program needs, and its place; ``given`` models need none."""
+    found = find_user_paths(program, given)
+    return {path: _find_import(spec, path, name, program.backend) for path, name in found.items()}
 
 
 def _find_import(spec: GraphSpec, path: str, name: str, backend: str) -> Span | None:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
@@ -16,7 +16,6 @@ from typing import Literal, TypeAlias
 from compiler import Plan
 from compiler.ir.program import ModeProgram, Program
 from compiler.passes.eval_averages import find_all_eval_averages
-from graphspec.declare.graph import GraphSpec
 from runtime.checkpoints.disk import replace_folder
 from runtime.checkpoints.format import find_versions, open_object
 from runtime.engine.backend import Engine, PackedModel, PackedProgram
@@ -195,7 +194,7 @@ def export_step(plan: Plan, engine: Engine, folder: Path, wanted: Wanted) -> Exp
                 packed = engine.pack_model(source)
                 models[name] = ExportedModel(file=f"{name}.safetensors", source=source, packed=packed)
         if wanted.format != "weights":
-            mode = find_mode(plan.program, plan.spec, wanted.mode)
+            mode = find_mode(plan.program, wanted.mode, wanted.values)
             pure = purify(plan, mode, averaged, wanted.values)
             # The types of the inputs are those that the step was built for.
             inputs = tuple(replace(entry, dtype=engine.accepts(entry)[-1]) for entry in pure.program.inputs)
@@ -215,14 +214,15 @@ def export_step(plan: Plan, engine: Engine, folder: Path, wanted: Wanted) -> Exp
     return exported
 
 
-def find_mode(program: Program, spec: GraphSpec, wanted: str | None) -> ModeProgram:
-    """Return the mode to export; raise SpecError (GS266) where there is none, or where it writes."""
-    known = {
-        mode.mode: mode
-        for mode in program.modes
-        if any(each.defines for function in mode.functions for each in function.instructions)
-    }
-    name = wanted or next((mode for mode in PREFERRED if mode in known), None)
+def find_mode(program: Program, wanted: str | None, values: Sequence[str] = ()) -> ModeProgram:
+    """Return the mode to export: without a name the first preferred one that computes all ``values``.
+
+    Raises SpecError (GS266) where there is none.
+    """
+    known = {mode.mode: find_defined(mode) for mode in program.modes}
+    known = {name: defined for name, defined in known.items() if defined}
+    offered = [mode for mode in PREFERRED if mode in known]
+    name = wanted or next((mode for mode in offered if known[mode].issuperset(values)), next(iter(offered), None))
     if name is None:
         message = "the step computes nothing outside train mode, so there is no program to export"
         help = "let an op run there, as in `mode: infer`, or export the weights alone with `--format weights`"
@@ -230,14 +230,12 @@ def find_mode(program: Program, spec: GraphSpec, wanted: str | None) -> ModeProg
     if name not in known:
         message = f"the step has no mode '{name}' to export: it has {', '.join(known)}"
         raise problem("GS266", message, help="name another with `--mode`, or let an op run in that mode")
-    functions = known[name].functions
-    writers = dict.fromkeys(each.op for function in functions for each in function.instructions if each.writes)
-    if writers:
-        first = next(iter(writers))
-        message = f"mode {name} changes models, so it cannot be exported: it runs {', '.join(writers)}"
-        help = "name a mode that only computes, with `--mode`, or `--format weights`"
-        raise problem("GS266", message, span=spec.span("ops", first, key=True), help=help, texts=spec.texts())
-    return known[name]
+    return next(mode for mode in program.modes if mode.mode == name)
+
+
+def find_defined(mode: ModeProgram) -> frozenset[str]:
+    """Return the values that a mode computes."""
+    return frozenset(value for function in mode.functions for each in function.instructions for value in each.defines)
 
 
 def _find_others(place: Path) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from compiler import Plan
 from compiler.ir.instructions import Emit, Evaluate, Forward, Gradient, Instruction, Random, Release, Transform
 from compiler.ir.program import Function, InputDecl, ModeProgram, Program
+from compiler.ir.value import CellVersion
 from compiler.timing.curves import find_scheduled
 from compiler.types.dimension import UNKNOWN
 from graphspec.declare.graph import GraphSpec
@@ -43,6 +44,7 @@ def purify(plan: Plan, mode: ModeProgram, averaged: frozenset[str], values: Sequ
     # The functions that run now, given the averages that have fired; clocks choose among several.
     watched = frozenset(gate.op for gate in mode.gates if gate.clock == "averaged")
     current = [each for each in mode.functions if watched.intersection(each.gated) == watched & averaged]
+    _refuse_writers(mode, current, values, plan.spec)
     instructions = [each for function in current for each in function.instructions]
     given = tuple(dict.fromkeys(value for each in instructions if isinstance(each, Emit) for value in each.values))
     running = {value for each in instructions if is_running(each) for value in each.defines}
@@ -85,6 +87,24 @@ def purify(plan: Plan, mode: ModeProgram, averaged: frozenset[str], values: Sequ
         drawn=drawn,
         left_out=() if values else tuple(value for value in given if value in apart),
     )
+
+
+def _refuse_writers(mode: ModeProgram, functions: Sequence[Function], values: Sequence[str], spec: GraphSpec) -> None:
+    """Raise SpecError (GS266) where a mode writes; with ``values``, of a mode that does not train what they need."""
+    writers: dict[str, None] = {}
+    for function in functions:
+        makers = {write.at: each.op for each in function.instructions for write in each.writes}
+        is_pruned = values and mode.mode != "train"
+        for each in _reach(function, values) if is_pruned else function.instructions:
+            read = (CellVersion(read.cell, read.version) for read in each.reads)
+            made = (write.at for write in each.writes)
+            writers |= {makers[at]: None for at in (*read, *made) if at in makers}
+    if writers:
+        first = next(iter(writers))
+        message = f"mode {mode.mode} changes models, so it cannot be exported: it runs {', '.join(writers)}"
+        help = "name a mode that only computes, with `--mode`, values that need no writes, with `--value`, or "
+        span = spec.span("ops", first, key=True)
+        raise problem("GS266", message, span=span, help=f"{help}`--format weights`", texts=spec.texts())
 
 
 def _choose(mode: ModeProgram, current: Sequence[Function], outputs: tuple[str, ...], spec: GraphSpec) -> Function:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from runtime.data import open_feed, replace_source
 from runtime.engine.imports import importable
 from runtime.folder import CHECKPOINTS
 from runtime.problems import problem
+from runtime.train.allowed import recall, require_all_allowed
 from runtime.train.checkpointing import find_best, find_state
 from runtime.train.evaluate import Evaluation
 from runtime.train.run_folder import Record, name_spec, read_record
@@ -37,6 +38,8 @@ class Reopened:
     step: Step
     directory: Path
     """The folder of the run's spec, where relative paths start."""
+    allow: tuple[str, ...]
+    """The packages that may be imported."""
 
 
 def reopen_run(
@@ -45,11 +48,14 @@ def reopen_run(
     choice: str = "best",
     device: str = "auto",
     allow: Sequence[str] = (),
+    find_roles: Callable[[GraphSpec], Sequence[str]] = lambda spec: (),
+    recalls: bool = False,
     jit_compile: bool = False,
 ) -> Reopened:
     """Return a run restored from one of its checkpoints.
 
-    ``choice`` is ``best`` (the newest where no best is kept), ``newest``, or the number of a step.
+    ``choice`` is ``best`` (the newest where no best is kept), ``newest``, or the number of a step; ``find_roles``
+    gives those whose data the caller opens. ``recalls``: allow again what the user of this machine allowed the run.
     Raises SpecError: GS240-GS243 the run or its checkpoint is missing or damaged, and what building raises.
     """
     from compiler import compile_step
@@ -66,12 +72,14 @@ def reopen_run(
     path = path if best is None else store.path(best)
     checkpoint = read_checkpoint(path)
     source = Path(os.path.normpath(folder / record.spec_path))
+    allowed = (*(recall(folder, record.id, source.parent) if recalls else ()), *allow)
     with importable(source.parent):
         pace = Pace(**record.pace.model_dump())
         plan = compile_step(spec, backend=record.backend, order=record.order, pace=pace)
-        step = build(plan, device=device, seed=record.seed, allow=allow, jit_compile=jit_compile, weights=False)
+        require_all_allowed(spec, find_roles(spec), allowed, lambda: plan.program)
+        step = build(plan, device=device, seed=record.seed, allow=allowed, jit_compile=jit_compile, weights=False)
     step.restore(find_state(checkpoint))
-    return Reopened(record=record, spec=spec, path=path, step=step, directory=source.parent)
+    return Reopened(record=record, spec=spec, path=path, step=step, directory=source.parent, allow=allowed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +93,12 @@ class Question:
     allow: tuple[str, ...]
     jit_compile: bool = False
     """Whether XLA compiles the step."""
+
+    def find_roles(self, spec: GraphSpec) -> tuple[str, ...]:
+        """Return the role of the data that is evaluated on; none where that is another file."""
+        if self.data is None:
+            return (find_role(spec),)
+        return (self.data,) if self.data in spec.data else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +121,8 @@ def evaluate_run(question: Question) -> Answer:
         choice=question.choice,
         device=question.device,
         allow=question.allow,
+        find_roles=question.find_roles,
+        recalls=True,
         jit_compile=question.jit_compile,
     )
     mode = "eval" if run.spec.run.eval is None else run.spec.run.eval.mode
@@ -120,7 +136,7 @@ def evaluate_run(question: Question) -> Answer:
             spec,
             role,
             seed=run.record.seed,
-            allow=question.allow,
+            allow=run.allow,
             directory=run.directory,
             dataset=None if role == "train" else find_eval_dataset(spec),  # training batches carry their own
         )

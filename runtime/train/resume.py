@@ -17,7 +17,8 @@ from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from graphspec.read.builder import Path, Plain
 from graphspec.words import spell_path
-from graphspec.write.render import spell_scalar, to_plain
+from graphspec.write.layout import spell_scalar
+from graphspec.write.render import to_plain
 from runtime.checkpoints import Checkpoint, Store, read_checkpoint
 from runtime.folder import RECORD, find_numbers, name_folder
 from runtime.problems import problem

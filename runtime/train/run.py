@@ -6,12 +6,12 @@ import os
 import shlex
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from compiler.timing.units import Pace, find_batch
-from graphspec.analysis.evaluation import find_eval_dataset, find_goal, find_role
+from graphspec.analysis.evaluation import find_eval_dataset, find_goal, find_image_role, find_role
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CopyOp, EmaOp
 from graphspec.declare.run import BestSpec, StopSpec
@@ -21,11 +21,13 @@ from runtime.checkpoints import Store
 from runtime.checkpoints.disk import remove_hidden
 from runtime.checkpoints.format import find_versions
 from runtime.data import AnyFeed, open_feed
+from runtime.data.arrays import Batch
 from runtime.data.inspect import Inspector
 from runtime.engine.imports import importable
 from runtime.folder import CHECKPOINTS, LOCK, cannot_write, make_folder
 from runtime.interrupt import terminable
 from runtime.terminal import counted, show, strong
+from runtime.train.allowed import make_id, recall, remember, require_all_allowed
 from runtime.train.checkpointing import Keeper
 from runtime.train.display import Bar, Plain, working
 from runtime.train.evaluate import Driven, Evaluation
@@ -160,6 +162,8 @@ class Session:
     feed: AnyFeed
     evaluated: AnyFeed | None
     """The data that the run evaluates on."""
+    shown: AnyFeed | None
+    """The data whose first batch makes the images, where that is not the training data."""
     folder: Path
 
     @property
@@ -218,6 +222,7 @@ class Session:
             if past is not None and changed and not (self.folder / until).exists():
                 write_record(self.folder, past.record, until)
             write_record(self.folder, self.record)
+        remember(self.folder, self.record.id, self.request.path.parent, self.request.allow)
         driven: Driven = self.step
         if self.request.debug is not None:
             from runtime.debugging import Watched
@@ -251,9 +256,15 @@ class Session:
             mode=find_image_mode(self.spec, self.step.plan.program),
             folder=self.folder,
             every=self.run_schedule.show.steps,
-            batch=None if self.past is None or self.feed.length is None else self.feed.first(),
+            batch=self._find_image_batch(),
             seen=made > 0,
         )
+
+    def _find_image_batch(self) -> Batch | None:
+        """Return the batch that the images are made of, where that is not the first one that the run trains on."""
+        if self.shown is not None:
+            return self.shown.first()
+        return None if self.past is None or self.feed.length is None else self.feed.first()
 
 
 def _watch(spec: GraphSpec, watched: BestSpec | StopSpec | None) -> BestMetric | None:
@@ -307,22 +318,27 @@ def retake(request: Request, folder: Path) -> Mapping[str, float]:
 def prepare(request: Request) -> Session:
     """Return the run, ready to train; the data is opened before a framework is imported, so that errors come early."""
     past = find_past(request.spec, request.out, request.backend) if request.resume else None
+    if past is not None:
+        before = recall(past.folder, past.record.id, request.path.parent)
+        request = replace(request, allow=tuple(dict.fromkeys((*before, *request.allow))))
     seed = request.seed
     if seed is None:
         has_changed = past is None or any(change.path == "seed" for change in past.changes)
         seed = request.spec.seed if past is None or has_changed else past.record.seed
+    backend = request.backend or (DEFAULT if past is None else past.record.backend)
+    evaluating = None if request.spec.run.eval is None else find_role(request.spec)
+    showing = find_image_role(request.spec)
+    roles = dict.fromkeys(role for role in ("train", evaluating, showing) if role is not None)
+    require_all_allowed(request.spec, tuple(roles), request.allow, lambda: _plan_ahead(request, backend).program)
     feed = _open(request, "train", seed)
-    evaluated = (
-        None
-        if request.spec.run.eval is None
-        else _open(request, find_role(request.spec), seed, find_eval_dataset(request.spec))
-    )
+    evaluated = None if evaluating is None else _open(request, evaluating, seed, find_eval_dataset(request.spec))
+    shown = None if showing == "train" else _open(request, showing, seed)
     wanted = request.steps if request.steps is not None or past is None else past.record.steps or None
     pace = find_pace(request.spec, feed, wanted)
     run_schedule = find_run_schedule(request.spec, pace)
-    plan = _compile(request, request.backend or (DEFAULT if past is None else past.record.backend), pace)
+    plan = _compile(request, backend, pace)
     step = _build(request, plan, seed, weights=past is None)
-    for each in (feed, evaluated):
+    for each in (feed, evaluated, shown):
         if each is not None:
             each.attach(step)
     if request.spec.run.check_data:
@@ -331,12 +347,15 @@ def prepare(request: Request) -> Session:
     folder = make_folder(request.spec.name, request.out) if past is None else past.folder
     return Session(
         request=request,
-        record=_describe(request, step, seed, wanted, folder),
+        record=_describe(
+            request, step, seed, wanted, folder, make_id() if past is None else past.record.id or make_id()
+        ),
         past=past,
         run_schedule=run_schedule,
         step=step,
         feed=feed,
         evaluated=evaluated,
+        shown=shown,
         folder=folder,
     )
 
@@ -348,6 +367,14 @@ def find_pace(spec: GraphSpec, feed: AnyFeed, wanted: int | None) -> Pace:
 
 def _open(request: Request, role: str, seed: int, dataset: str | None = None) -> AnyFeed:
     return open_feed(request.spec, role, seed=seed, allow=request.allow, directory=request.path.parent, dataset=dataset)
+
+
+def _plan_ahead(request: Request, backend: str) -> Plan:
+    """Return the plan with the lengths that are known before the data is opened."""
+    from compiler import compile_step
+
+    pace = find_declared_pace(request.spec, request.path)
+    return compile_step(request.spec, backend=backend, order=request.order, pace=pace, pending=True)
 
 
 def _compile(request: Request, backend: str, pace: Pace) -> Plan:
@@ -374,7 +401,7 @@ def _build(request: Request, plan: Plan, seed: int, *, weights: bool) -> Step:
         )
 
 
-def _describe(request: Request, step: Step, seed: int, wanted: int | None, folder: Path) -> Record:
+def _describe(request: Request, step: Step, seed: int, wanted: int | None, folder: Path, id: str) -> Record:
     """Return the record of a run; its ``steps`` are the user's, 0 where the spec says how many."""
     try:
         path = os.path.relpath(request.path, folder)  # so that both may be moved together
@@ -395,4 +422,5 @@ def _describe(request: Request, step: Step, seed: int, wanted: int | None, folde
         allow=tuple(request.allow),
         spec_path=path,
         pace=Lengths(**asdict(step.plan.pace)),
+        id=id,
     )

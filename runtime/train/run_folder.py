@@ -62,14 +62,17 @@ class Record(PlainModel):
     source: str
     """The generated Python."""
     allow: Texts
+    """What `--allow` named, for readers: no permission (see :mod:`runtime.train.allowed`)."""
     spec_path: str
     """The path of the spec, from the folder of the run."""
     pace: Lengths
     """The lengths that were known when the step was compiled."""
+    id: str = ""
+    """A random name of the run, under which its user's permissions are kept; empty in records of earlier versions."""
 
     def computes_as(self, other: Record) -> bool:
         """Return whether runs made with either have the same numbers, for any number of steps."""
-        others = {"steps", "overrides", "allow", "spec_path", "pace"}
+        others = {"steps", "overrides", "allow", "spec_path", "pace", "id"}
         return self.model_dump(exclude=others) == other.model_dump(exclude=others)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -12,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "gan-digits" / "gan-digits.yaml"
-PACKAGES = {"graphspec", "compiler", "runtime", "schemas", "stepgraph.py"}
+PACKAGES = {"graphspec", "compiler", "runtime", "schemas", "stepgraph"}
 UCI_TEST_COUNTS = [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]  # per digit, published with optdigits.tes
 
 READ_DATA = """
@@ -30,10 +33,13 @@ print(json.dumps({
 pytestmark = pytest.mark.xdist_group("wheel")  # one worker, so that the wheel is built and installed once
 
 
-def run(*command: str | Path, cwd: Path) -> str:
-    """Run a command outside the tree and return what it printed; fail with all of it if the command failed."""
-    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{command} exited with {done.returncode}\n{done.stdout}{done.stderr}"
+def run(*command: str | Path, cwd: Path, code: int = 0, **variables: str) -> str:
+    """Run a command outside the tree and return what it printed; fail with all of it if it ends with another code."""
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | variables
+    done = subprocess.run(
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, f"{command} exited with {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
@@ -63,6 +69,11 @@ def test_the_wheel_holds_the_packages_the_schemas_and_the_data_and_nothing_else(
     schemas = {f"schemas/{path.name}" for path in (ROOT / "schemas").glob("*.json")}
     assert schemas
     assert schemas <= set(names)
+    assert {f"{package}/py.typed" for package in ("graphspec", "compiler", "runtime", "stepgraph")} <= set(names)
+    pages = {f"runtime/pages/{path.name}" for path in (ROOT / "docs" / "errors").glob("*.md")}
+    specs = {f"runtime/{path.relative_to(ROOT)}" for path in (ROOT / "examples").glob("*/*.yaml")}
+    assert pages | specs | {"runtime/examples/td3/pendulum.py", "runtime/examples/cyclegan/unpaired.npz"} <= set(names)
+    assert not [name for name in names if name.endswith(("judgement.py", "examples/judge.py", "transitions.npz"))]
 
 
 def test_the_command_answers_where_no_framework_is_installed(commands: Path, tmp_path: Path) -> None:
@@ -110,3 +121,37 @@ def test_the_bundled_digits_are_the_published_ones_with_a_stratified_test_split(
     assert facts["counts"] == UCI_TEST_COUNTS
     assert sum(facts["tests"]) == 360
     assert all(abs(tests - count / 5) <= 1 for tests, count in zip(facts["tests"], facts["counts"], strict=True))
+
+
+def test_an_example_of_the_wheel_is_written_and_checks(commands: Path, tmp_path: Path) -> None:
+    assert "  stepgraph run sac.yaml\n" in run(commands / "stepgraph", "init", "sac", cwd=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pendulum.py", "sac.py", "sac.yaml"]
+    assert run(commands / "stepgraph", "check", "sac.yaml", cwd=tmp_path).startswith("sac.yaml: ok, 0 warnings (")
+    run(commands / "stepgraph", "fmt", "sac.yaml", cwd=tmp_path)
+    listed = run(commands / "stepgraph", "init", "--list", cwd=tmp_path).splitlines()
+    assert len(listed) == 2 + sum(1 for path in (ROOT / "examples").iterdir() if any(path.glob("*.yaml")))
+
+
+@pytest.mark.needs("torch")
+def test_doctor_finds_the_framework_that_there_is(commands: Path, tmp_path: Path) -> None:
+    assert "backend torch: " in run(commands / "stepgraph", "doctor", cwd=tmp_path, code=1)
+    found = importlib.util.find_spec("torch")
+    assert found is not None
+    assert found.origin is not None
+    site = str(Path(found.origin).parents[1])
+    told = run(commands / "stepgraph", "doctor", cwd=tmp_path, PYTHONPATH=site, CUDA_VISIBLE_DEVICES="")
+    assert "runs on cpu" in told
+
+
+def test_a_type_checker_sees_the_types(commands: Path, tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text(
+        "import stepgraph as sg\n\nspec = sg.load('spec.yaml')\nreveal_type(spec)\n"
+        "reveal_type(sg.compile_step(spec).warnings)\nsg.load(3)\n"
+    )
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict", "useLibraryCodeForTypes": false}')
+    command = (sys.executable, "-m", "pyright", "--pythonpath", commands / "python", "user.py")
+    told = re.sub(r"\s+", " ", run(*command, cwd=tmp_path, code=1))
+    assert 'Type of "spec" is "GraphSpec"' in told
+    assert 'is "tuple[Diagnostic, ...]"' in told
+    assert "1 error, 0 warnings" in told  # the last line
+    assert '"Literal[3]"' in told

@@ -26,7 +26,7 @@ def test_every_command_has_a_section_with_its_options(name):
 
 def test_every_option_of_the_page_exists():
     known = {option for command in COMMANDS.values() for each in command.params for option in each.opts}
-    known |= {"--help", "--version", "--debug"}
+    known |= {"--help", "--version", "--debug", "--install-completion", "--show-completion"}
     assert set(re.findall(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*", PAGE)) <= known
 
 

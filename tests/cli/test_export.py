@@ -190,7 +190,8 @@ def test_what_was_written_is_told(inside, capsys):
     assert "mode eval: z (a draw, float32 [batch, 5]) -> samples, z" in capsys.readouterr().out
 
 
-def test_a_class_is_imported_only_where_it_is_allowed(inside, capsys):
+def test_a_class_is_imported_only_where_it_is_allowed(inside, capsys, monkeypatch):
+    monkeypatch.setenv("STEPGRAPH_STATE", "elsewhere")  # by another user than the one who allowed it for the run
     assert execute(["export", "runs/custom", "-o", "refused"]) == 1
     assert "error[GS201]" in capsys.readouterr().err
     assert not Path("refused").exists()

@@ -200,9 +200,7 @@ STEPS = (
 """Specs that are read without a problem, but declare no step."""
 
 RUNS = (
-    run(
-        "not_allowed", {"GS201 5:16": "--allow pieces", "GS201 6:18": "--allow torch", "GS201 12:24": "--allow pieces"}
-    ),
+    run("not_allowed", {"GS201 5:16": "--allow pieces --allow torch"}),
     run("unknown_module", {"GS202 5:16": "check the name `peices`"}, "peices"),
     run("unknown_class", {"GS203 5:16": "it defines Counting"}, "pieces"),
     run("reexported", {"GS204 5:16": "--allow torch"}, "pieces"),

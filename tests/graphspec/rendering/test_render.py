@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from compiler import compile_step
 from graphspec import GraphSpec, SpecError, dump, load
-from graphspec.write.render import WIDTH, render, to_plain
+from graphspec.write.layout import WIDTH
+from graphspec.write.render import render, to_plain
 from tests.compiler.random_steps import clocked_step, random_step
 
 ROOT = Path(__file__).parents[3]

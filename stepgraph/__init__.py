@@ -49,12 +49,12 @@ _HOMES = {
 
 def _check_packages() -> None:
     """Raise ImportError where Python finds other packages under the names of ours."""
-    folder = Path(__file__).resolve().parent
+    folder = Path(__file__).resolve().parents[1]
     for name in _HOMES:
         loaded = sys.modules.get(name)
         spec = getattr(loaded, "__spec__", None) if loaded is not None else importlib.util.find_spec(name)
         if spec is None and loaded is None:
-            raise ImportError(f"stepgraph's package '{name}' is not next to {__file__}: install stepgraph again")
+            raise ImportError(f"stepgraph's package '{name}' is not in {folder}: install stepgraph again")
         # A folder without __init__.py has no file, but places.
         places = (
             [getattr(loaded, "__file__", None)]

@@ -1,0 +1,225 @@
+"""The layout of a document as YAML: what is on a line, between brackets or below, and how scalars are spelled."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from graphspec.read.interpolation import spell as spell_constant
+
+Tree: TypeAlias = None | bool | int | float | str | list["Tree"] | dict[str, "Tree"]
+Path: TypeAlias = tuple[str | int, ...]
+
+
+class Word(str):
+    """A text that is written as it is, without quotes: a duration, a moment, or a scalar as its author spelled it."""
+
+    __slots__ = ()
+
+
+class Block(str):
+    """A text over several lines: ``|`` or ``>`` in the first, the lines below it without their indentation."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Comments on a part of a document: on the lines before it, on its own line, and on the lines below it.
+
+    An empty line among them separates it from what is before.
+    """
+
+    before: tuple[str, ...] = ()
+    after: str = ""
+    below: tuple[str, ...] = ()
+
+
+_PLAIN = re.compile(
+    r"(?:\.{0,2}/)?[A-Za-z_][A-Za-z0-9_./%+-]*(?::[A-Za-z0-9_./%+-]+)*(?: [./%+-]*[A-Za-z0-9_][A-Za-z0-9_./%+-]*)*"
+)
+"""A text without punctuation that stands alone, as operators of an expression do."""
+_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"))
+"""What some version of YAML, or some reader, takes for more than a text."""
+
+# libyaml refuses some of these as they are, and the others change the direction of a text or are not seen; JSON's
+# escapes do not cover them.
+_UNPRINTABLE = re.compile(
+    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff]"
+)
+
+
+def spell_scalar(value: None | bool | int | float | str) -> str:
+    """Return a scalar that YAML 1.2 reads back as the same value; floats have the fewest digits that do so."""
+    if isinstance(value, str) and not isinstance(value, Word) and not is_plain(value):
+        return quote(value)
+    return spell_constant(value)
+
+
+def is_plain(text: str) -> bool:
+    """Return whether a text needs no quotes, in a flow collection either."""
+    return _PLAIN.fullmatch(text) is not None and text.casefold() not in _WORDS
+
+
+def quote(text: str) -> str:
+    """Return a text between double quotes."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", json.dumps(text, ensure_ascii=False))
+
+
+WIDTH = 120
+OPENED = frozenset(("inputs", "state", "models", "ops", "data"))
+"""Sections whose parts are always on lines of their own."""
+
+_INDENT = "  "
+_BREAK = re.compile(r"(?<=\S) (?=\S)")
+_NO_NOTES: Mapping[Path, Note] = {}
+
+
+def lay_out(document: Mapping[str, Tree], notes: Mapping[Path, Note] = _NO_NOTES) -> str:
+    """Return a document as YAML, with the comments on its parts.
+
+    Every op, model, input and data source begins on a line of its own. What fits on one line is written there, between
+    brackets. What does not, or has comments in it, is opened one level: each of its parts is on a line of its own, or
+    opened in turn; the fields of an op, and lists of names and numbers, continue in the next line instead.
+    """
+    inner = {path[:length] for path, note in notes.items() if _says(note) for length in range(len(path))}
+    return "\n".join(_Writer(notes=notes, opened=inner).write_document(document)) + "\n"
+
+
+def _says(note: Note) -> bool:
+    """Return whether there is a comment, not only an empty line."""
+    return bool(note.after or note.below or any(note.before))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writer:
+    """Write the parts of a document, each known by its path."""
+
+    notes: Mapping[Path, Note]
+    opened: set[Path] = field(default_factory=set[Path])
+    """What has comments on its parts."""
+
+    def write_document(self, document: Mapping[str, Tree]) -> Iterator[str]:
+        """Yield the lines of a document."""
+        for key, value in document.items():
+            if key not in OPENED or not isinstance(value, dict) or not value:
+                yield from self._write_entry(key, value, "", (key,))
+                continue
+            lines = [f"{key}:"]
+            for name, item in value.items():
+                lines.extend(self._write_part(key, name, item))
+            yield from self._annotate(lines, "", (key,), is_open=True)
+
+    def _write_part(self, section: str, name: str, item: Tree) -> Iterator[str]:
+        """Yield the lines of an op, a model, an input, ..."""
+        path = (section, name)
+        fields = item.items() if section == "ops" and isinstance(item, dict) and path not in self.opened else ()
+        parts = [f"{spell_scalar(field)}: {_flow(inner)}," for field, inner in fields if not _is_block(inner)]
+        # The fields of an op are between brackets, one after another, unless one of them is long itself.
+        if parts and len(parts) == len(fields) and max(map(len, parts)) + 2 * len(_INDENT) <= WIDTH:
+            lines = list(_fill(f"{_INDENT}{spell_scalar(name)}: {{", parts, 2 * _INDENT, end="}"))
+            yield from self._annotate(lines, _INDENT, path, is_open=False)
+        else:
+            yield from self._write_entry(name, item, _INDENT, path)
+
+    def _annotate(self, lines: list[str], indent: str, path: Path, *, is_open: bool) -> Iterator[str]:
+        """Yield the lines of a part with its comments; one on its own line is on the first, where others are below."""
+        note = self.notes.get(path)
+        if note is None:
+            yield from lines
+            return
+        yield from (f"{indent}{text}" if text else "" for text in note.before)
+        if note.after:
+            at = 0 if is_open else -1
+            lines[at] = f"{lines[at]}  {note.after}"
+        yield from lines
+        yield from (f"{indent}{text}" if text else "" for text in note.below)
+
+    def _write_entries(self, entries: Mapping[str, Tree], indent: str, path: Path) -> Iterator[str]:
+        for key, value in entries.items():
+            yield from self._write_entry(key, value, indent, (*path, key))
+
+    def _write_entry(self, key: str, value: Tree, indent: str, path: Path) -> Iterator[str]:
+        """Yield the lines of a key and its value."""
+        head = f"{indent}{spell_scalar(key)}:"
+        lines = list(self._write(head, value, indent + _INDENT, path))
+        yield from self._annotate(lines, indent, path, is_open=lines[0] == head or isinstance(value, Block))
+
+    def _write(self, head: str, value: Tree, indent: str, path: Path) -> Iterator[str]:
+        """Yield the lines of a value after ``head``; lines after the first are indented."""
+        is_open = path in self.opened or _is_block(value)
+        if not is_open and len(head) + 1 + len(flow := _flow(value)) <= WIDTH:
+            yield f"{head} {flow}"
+            return
+        match value:
+            case dict():
+                yield head
+                yield from self._write_entries(value, indent, path)
+            case list() if not is_open and all(not isinstance(item, dict | list) for item in value):
+                yield from _fill(f"{head} [", [f"{_flow(item)}," for item in value], indent, end="]")
+            case list():
+                yield head
+                for number, item in enumerate(value):
+                    yield from self._write_item(item, indent, (*path, number))
+            case Block():
+                first, *rest = value.split("\n")
+                yield f"{head} {first}"
+                yield from (f"{indent}{line}" if line else "" for line in rest)
+            case str() if not isinstance(value, Word):
+                # A line break between quotes is read as a space.
+                yield from _fill(f"{head} ", _BREAK.split(quote(value)), indent)
+            case _:
+                yield f"{head} {_flow(value)}"
+
+    def _write_item(self, item: Tree, indent: str, path: Path) -> Iterator[str]:
+        """Yield the lines of an item of a list."""
+        is_long = path in self.opened or _is_block(item) or len(indent) + 2 + len(_flow(item)) > WIDTH
+        if isinstance(item, dict) and item and is_long:
+            lines = list(self._write_entries(item, indent + _INDENT, path))
+            if lines[0].strip()[:1] in ("", "#"):
+                lines.insert(0, f"{indent}-")
+            else:  # a mapping begins on the line of the dash
+                lines[0] = f"{indent}- {lines[0].removeprefix(indent + _INDENT)}"
+        else:
+            lines = list(self._write(f"{indent}-", item, indent + _INDENT, path))
+        yield from self._annotate(lines, indent, path, is_open=is_long and isinstance(item, dict | list | Block))
+
+
+def _is_block(value: Tree) -> bool:
+    """Return whether a value has a text in it that takes several lines."""
+    match value:
+        case Block():
+            return True
+        case dict():
+            return any(map(_is_block, value.values()))
+        case list():
+            return any(map(_is_block, value))
+        case _:
+            return False
+
+
+def _fill(head: str, parts: list[str], indent: str, *, end: str = "") -> Iterator[str]:
+    """Yield lines filled with parts, as many as fit on each; the last part loses its comma to the end."""
+    last = parts[-1].removesuffix(",") if end else parts[-1]
+    line, is_fresh = head, True
+    for part in [*parts[:-1], f"{last}{end}"]:
+        if not is_fresh and len(line) + 1 + len(part) > WIDTH:
+            yield line
+            line, is_fresh = indent, True
+        line = f"{line}{part}" if is_fresh else f"{line} {part}"
+        is_fresh = False
+    yield line
+
+
+def _flow(value: Tree) -> str:
+    """Return a value on one line."""
+    match value:
+        case dict():
+            return f"{{{', '.join(f'{spell_scalar(key)}: {_flow(item)}' for key, item in value.items())}}}"
+        case list():
+            return f"[{', '.join(_flow(item) for item in value)}]"
+        case _:
+            return spell_scalar(value)

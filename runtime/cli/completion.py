@@ -1,0 +1,90 @@
+"""What a shell completes: specs, ops, codes, runs, checkpoints and templates. A mistake in a spec completes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import typer
+
+from graphspec.diagnostics import SpecError
+from runtime.cli.bundled import find_bundled
+from runtime.folder import RECORD
+
+CHOICES = ("best", "newest")
+"""The checkpoints that have a name."""
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def complete_spec(incomplete: str) -> list[str]:
+    """Return the specs, and the folders that may hold some, that a path may become."""
+    return [text for text, path in _list_paths(incomplete) if path.is_dir() or path.suffix in SUFFIXES]
+
+
+def complete_spec_or_code(incomplete: str) -> list[str]:
+    """Return specs, and the codes of messages where some letters of one are typed."""
+    pages = find_bundled("pages", "docs/errors").glob("*.md")
+    codes = sorted(page.stem for page in pages if incomplete and page.stem.startswith(incomplete))
+    return [*codes, *complete_spec(incomplete)]
+
+
+def complete_op(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the ops of the spec on the command line."""
+    from graphspec.load import load
+
+    spec = ctx.params.get("spec")
+    try:
+        ops = load(Path(spec)).ops if spec is not None else ()
+    except (SpecError, OSError):
+        return []
+    return _keep(ops, incomplete)
+
+
+def complete_run(incomplete: str) -> list[str]:
+    """Return the folders of runs, and those that may hold some, that a path may become."""
+    found = [(text, path) for text, path in _list_paths(incomplete) if path.is_dir()]
+    if not found and (Path(incomplete) / RECORD).is_file():
+        return [incomplete]
+    return [text.removesuffix("/") if (path / RECORD).is_file() else text for text, path in found]
+
+
+def complete_checkpoint(incomplete: str) -> list[str]:
+    """Return the checkpoints that have a name."""
+    return _keep(CHOICES, incomplete)
+
+
+def complete_template(incomplete: str) -> list[str]:
+    """Return the templates of `init`."""
+    from runtime.cli.init import find_templates
+
+    return _keep(find_templates(), incomplete)
+
+
+def _keep(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _list_paths(incomplete: str) -> Iterator[tuple[str, Path]]:
+    """Yield the paths that begin like one, as they are typed; folders end with a slash. Hidden ones must be begun.
+
+    What is in a folder comes instead of it where nothing else begins so: a shell would end the word behind its name.
+    """
+    found = _list_folder(incomplete)
+    while len(found) == 1 and _is_open(found[0][1]) and (inside := _list_folder(found[0][0])):
+        found = inside
+    yield from found
+
+
+def _is_open(path: Path) -> bool:
+    """Return whether a path is a folder, and not that of a run."""
+    return path.is_dir() and not (path / RECORD).is_file()
+
+
+def _list_folder(incomplete: str) -> list[tuple[str, Path]]:
+    start, slash, name = incomplete.rpartition("/")
+    try:
+        entries = sorted(Path(f"{start}{slash}" or ".").expanduser().iterdir())
+    except OSError:
+        return []
+    shown = (path for path in entries if path.name.startswith(name) and path.name.startswith(".") <= bool(name))
+    return [(f"{start}{slash}{path.name}{'/' if path.is_dir() else ''}", path) for path in shown]
