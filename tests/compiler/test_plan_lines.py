@@ -12,9 +12,9 @@ from compiler import compile_step
 from compiler.plan.waits import find_waits
 from graphspec import load
 from tests.compiler.conftest import compiled, program
+from tests.compiler.printed import read_functions
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/*.yaml"))
-LINE = re.compile(r"^  (?P<mark>[-+ ]) *(?P<number>\d+)  (?P<kind>\w+) +(?P<text>.*)$")
 
 
 def read_waits(graph, node):
@@ -103,27 +103,6 @@ def test_a_plan_lists_optimizers_with_their_numbers_and_options():
     assert (by_op["noise"]["like"], by_op["noise"]["options"]) == ("x", {"std": 0.25})
     assert by_op["la"]["weight"] == 0.5
     assert by_op["slow"]["half_life"] == "10 updates"
-
-
-def read_functions(text):
-    """Return the numbered lines of every function of a plan, those given by differences put together again."""
-    found = {}
-    for part in text.split("\n\n"):
-        title, *lines = part.splitlines()
-        if "  (writes: " not in title:
-            continue
-        rows = [match for line in lines if (match := LINE.match(line))]
-        same = re.match(r"  as (\w+)", lines[0])
-        if not same:
-            found[title.split()[0]] = [(row["kind"], row["text"]) for row in rows]
-            continue
-        base = found[same[1]]
-        gone = {int(row["number"]) for row in rows if row["mark"] == "-"}
-        new = {int(row["number"]): (row["kind"], row["text"]) for row in rows if row["mark"] == "+"}
-        kept = iter([row for number, row in enumerate(base, start=1) if number not in gone])
-        count = len(base) - len(gone) + len(new)
-        found[title.split()[0]] = [new[number] if number in new else next(kept) for number in range(1, count + 1)]
-    return found
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from itertools import combinations
 from pathlib import Path
@@ -16,13 +15,13 @@ from compiler import Plan, compile_step
 from compiler.ir.cell import find_tied
 from compiler.plan.page.layout import MOST_TRACKS, Picture, Storage, lay_out
 from graphspec import load
+from tests.compiler.printed import read_functions
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("examples", "tests/golden/valid", "tests/conformance/specs")
 SPECS = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.yaml"))]
 MOST = 3
 """So many functions of a mode are looked at, the longest: they differ little."""
-LINE = re.compile(r"  +(\d+)  (\w+) *(.*)")
 
 
 def find_pictures() -> list[Any]:
@@ -51,12 +50,9 @@ def export(plan: Plan, mode: str, picture: Picture) -> list[Any]:
 
 @every_picture
 def test_rows_are_the_lines_of_the_printed_plan(plan: Plan, mode: str, picture: Picture) -> None:
-    blocks = plan.text(mode).split("\n\n")
-    block = next(each for each in blocks if each.startswith(f"{picture.name}  ("))
-    printed = [match.groups() for match in map(LINE.fullmatch, block.splitlines()) if match]
+    printed = read_functions(plan.text(mode))[picture.name]
     rows = [row for row in picture.rows if row.place >= 0]
-    assert [number for number, _, _ in printed] == [str(at) for at in range(1, len(rows) + 1)]
-    for row, (_, kind, text) in zip(rows, printed, strict=True):
+    for row, (kind, text) in zip(rows, printed, strict=True):
         assert kind == row.kind
         assert text.startswith(row.text)
 
