@@ -179,10 +179,8 @@ class _Writer:
         is_long = path in self.opened or _is_block(item) or len(indent) + 2 + len(_flow(item)) > WIDTH
         if isinstance(item, dict) and item and is_long:
             lines = list(self._write_entries(item, indent + _INDENT, path))
-            if lines[0].strip()[:1] in ("", "#"):
-                lines.insert(0, f"{indent}-")
-            else:  # a mapping begins on the line of the dash
-                lines[0] = f"{indent}- {lines[0].removeprefix(indent + _INDENT)}"
+            # A mapping begins on the line of the dash; a comment before its first part is before the item.
+            lines[0] = f"{indent}- {lines[0].removeprefix(indent + _INDENT)}"
         else:
             lines = list(self._write(f"{indent}-", item, indent + _INDENT, path))
         yield from self._annotate(lines, indent, path, is_open=is_long and isinstance(item, dict | list | Block))

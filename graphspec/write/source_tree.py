@@ -62,12 +62,25 @@ class Part:
         else:
             items = tree if isinstance(tree, list) else []
             listed = [(number, part, item) for number, (part, item) in enumerate(zip(self.parts, items, strict=True))]
+        for _, part, item in listed:
+            part.lift_comment(item)
         for number, (name, part, item) in enumerate(listed):
             before = part.before[1:] if number == 0 and part.before[:1] == [""] else part.before
             if before or part.after or part.below:
                 after = "  ".join(part.after)  # those of several lines between brackets that are one line now
                 yield (*path, name), Note(before=tuple(before), after=after, below=tuple(part.below))
             yield from part.list_notes(item, (*path, name))
+
+    def lift_comment(self, tree: Tree) -> None:
+        """Take the comment before the first part of an item of a list: it begins on the line of the item's dash."""
+        if self.key is not None or not self.parts or not isinstance(tree, dict | list):
+            return
+        first = (
+            self.parts[0] if isinstance(tree, list) else next(each for each in self.parts if each.key in [*tree][:1])
+        )
+        first.lift_comment(tree[0] if isinstance(tree, list) else None)
+        self.before += first.before
+        first.before = []
 
     def walk(self) -> Iterator[Part]:
         """Yield the parts of this value, and theirs, in the order of the text."""

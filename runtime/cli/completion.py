@@ -1,4 +1,4 @@
-"""What a shell completes: specs, ops, codes, runs, checkpoints and templates. A mistake in a spec completes nothing."""
+"""What a shell completes: specs, ops, codes, runs and checkpoints. A mistake in a spec completes nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def complete_op(ctx: typer.Context, incomplete: str) -> list[str]:
         ops = load(Path(spec)).ops if spec is not None else ()
     except (SpecError, OSError):
         return []
-    return _keep(ops, incomplete)
+    return keep(ops, incomplete)
 
 
 def complete_run(incomplete: str) -> list[str]:
@@ -50,17 +50,11 @@ def complete_run(incomplete: str) -> list[str]:
 
 def complete_checkpoint(incomplete: str) -> list[str]:
     """Return the checkpoints that have a name."""
-    return _keep(CHOICES, incomplete)
+    return keep(CHOICES, incomplete)
 
 
-def complete_template(incomplete: str) -> list[str]:
-    """Return the templates of `init`."""
-    from runtime.cli.init import find_templates
-
-    return _keep(find_templates(), incomplete)
-
-
-def _keep(names: Iterable[str], incomplete: str) -> list[str]:
+def keep(names: Iterable[str], incomplete: str) -> list[str]:
+    """Return the names that begin like one."""
     return [name for name in names if name.startswith(incomplete)]
 
 

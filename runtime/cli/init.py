@@ -13,7 +13,7 @@ import typer
 
 from graphspec.words import closest
 from runtime.cli.bundled import find_bundled
-from runtime.cli.completion import complete_template
+from runtime.cli.completion import keep
 from runtime.folder import cannot_write
 from runtime.problems import problem
 from runtime.terminal import say
@@ -128,12 +128,16 @@ def _check_name(name: str) -> str:
     return name
 
 
+def _complete(incomplete: str) -> list[str]:
+    return keep(find_templates(), incomplete)
+
+
 TemplateName: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="[TEMPLATE]",
         callback=_check_name,
-        autocompletion=complete_template,
+        autocompletion=_complete,
         help="gan (default), classifier, or an example: see --list.",
     ),
 ]

@@ -69,6 +69,9 @@ def test_the_layout(written, expected):
          "ops:\n  a:  # all\n    call: f\n    # read\n    inputs:\n      - x  # one\n      - y\n"),
         # At the end of a list between brackets it is below the last item.
         ("outputs: [\n  a,\n  b,\n  # later: c\n]\n", "outputs:\n  - a\n  - b\n  # later: c\n"),
+        # Before the first field of an item it is before the item.
+        ("models:\n  m:\n    layers:\n      - {\n        # wide\n        linear: 3}\n",
+         "models:\n  m:\n    layers:\n      # wide\n      - {linear: 3}\n"),
         # Indented like what is above, it ends that; else it begins what follows.
         ("ops:\n  a: {call: f}\n  # of ops\n# of outputs\noutputs: a\n",
          "ops:\n  a: {call: f}\n  # of ops\n# of outputs\noutputs: a\n"),

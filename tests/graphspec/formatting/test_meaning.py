@@ -17,7 +17,7 @@ from runtime.train.resume import compare_specs
 from tests.cli.specs import NAMES, SPECS
 from tests.properties.specs import random_spec
 
-SEEDS = range(120)
+SEEDS = range(240)
 CHUNKS = 4
 
 
