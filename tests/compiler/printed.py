@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-LINE = re.compile(r"^  (?P<mark>[-+ ]) *(?P<number>\d+)  (?P<kind>\w+) +(?P<text>.*)$")
+LINE = re.compile(r"^  (?P<mark>[-+]?) *(?P<number>\d+)  (?P<kind>\w+) *(?P<text>.*)$")
 
 
 def read_functions(text: str) -> dict[str, list[tuple[str, str]]]:
