@@ -15,8 +15,8 @@ def format_document(text: str, name: str) -> str:
     r"""Return a YAML or JSON document in the canonical layout; formatting that again changes nothing.
 
     Keys of the language are in its order; ops, models, inputs, layers and arguments stay in that of the document. The
-    name tells JSON from YAML as for :func:`read_document`, and messages have it. Raises SpecError where the text is no
-    document.
+    name distinguishes JSON from YAML as for :func:`read_document`, and messages have it. Raises SpecError where the
+    text is no document.
 
     >>> from graphspec.write.format import format_document
     >>> print(format_document("name: 'net'   # mine\ngraphspec: 1\nrun: { steps: 1000 }", "net.yaml"), end="")
@@ -31,7 +31,7 @@ def format_document(text: str, name: str) -> str:
         return json.dumps(sort_document(document.data), indent=2, ensure_ascii=False) + "\n"
     source = read_tree(document.text)
     tree = cast("dict[str, Tree]", source.root.to_tree())
-    if not source.has_anchors:  # an alias stays behind its anchor
+    if not source.has_anchors:  # an alias stays after its anchor
         tree = sort_document(tree)
     head = "".join(f"{line}\n" for line in source.head)
     tail = "".join(f"{line}\n" for line in source.root.below)

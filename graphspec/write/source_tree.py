@@ -128,7 +128,7 @@ def _read_values(text: str) -> SourceTree:
                 part = Part(start=start) if keyed is None else keyed
                 if is_key:
                     leaf = _spell(event, text[start:end], part, tree)
-                    # An alias as a key needs a space behind it.
+                    # An alias as a key needs a space after it.
                     part.key = f"{leaf} " if isinstance(event, AliasEvent) else cast("str", leaf)
                     part.key, part.key_end, keyed = Word(spell_scalar(part.key)), end, part
                     continue
@@ -170,7 +170,7 @@ def _spell(event: ScalarEvent | AliasEvent | CollectionStartEvent, source: str, 
 
 
 def _read_block(value: str, source: str, part: Part) -> str:
-    """Return a text over several lines as it is written, if its first line tells its indentation; else its value."""
+    """Return a text over several lines as it is written, if its first line gives its indentation; else its value."""
     head, *lines = source.splitlines()
     head, _, comment = head.partition("#")
     if comment:
@@ -248,11 +248,11 @@ class _Comments:
         return self._marks[place - 1] if place else None
 
     def _place_rest(self, text: str, position: int) -> None:
-        """Give a comment behind something on its line to that."""
+        """Attach a trailing comment to what it follows."""
         mark, line = self._find_mark(position), self._text.rfind("\n", 0, position)
         if mark is not None and mark[0] > line:
             (self._tree.head if mark[2] is self._tree.root else mark[2].after).append(text)
-        else:  # behind the dash of an item
+        else:  # after the dash of an item
             self._place_line(text, position, 0, False)
 
     def _place_line(self, text: str, position: int, column: int, is_apart: bool) -> None:

@@ -61,7 +61,7 @@ def keep(names: Iterable[str], incomplete: str) -> list[str]:
 def _list_paths(incomplete: str) -> Iterator[tuple[str, Path]]:
     """Yield the paths that begin like one, as they are typed; folders end with a slash. Hidden ones must be begun.
 
-    What is in a folder comes instead of it where nothing else begins so: a shell would end the word behind its name.
+    What is in a folder comes instead of it where nothing else begins so: a shell would end the word after its name.
     """
     found = _list_folder(incomplete)
     while len(found) == 1 and _is_open(found[0][1]) and (inside := _list_folder(found[0][0])):

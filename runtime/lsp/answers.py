@@ -183,4 +183,4 @@ ANSWERS: Mapping[str, tuple[Options, Callable[..., object]]] = {
         _fix,
     ),
 }
-"""What is answered, with what the editor is told of it, and by which function."""
+"""The requests that are answered, the options registered for each, and the function that answers."""

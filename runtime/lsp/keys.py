@@ -118,12 +118,12 @@ def _alternatives(node: Node) -> Iterator[Node]:
 
 
 def _resolve(node: Node) -> Node:
-    """Return what a reference refers to, with what stands beside it."""
+    """Return what a reference refers to, with the keys next to it."""
     if "$ref" not in node:
         return node
     definitions = cast("Mapping[str, Node]", read_schema()["$defs"])
-    beside = {key: each for key, each in node.items() if key != "$ref"}
-    return {**definitions[_name(node)], **beside}
+    siblings = {key: each for key, each in node.items() if key != "$ref"}
+    return {**definitions[_name(node)], **siblings}
 
 
 def _name(node: Node) -> str:

@@ -92,7 +92,7 @@ class Server:
         self._renew_others(uri)
 
     def renew_all(self) -> None:
-        """Check every spec again, because files beside them changed."""
+        """Check every spec again, because other files changed."""
         for session in list(self.sessions.values()):
             self._take(session.uri, session.snapshot.text)
 
@@ -108,7 +108,7 @@ class Server:
             self._publish((uri, *session.reports))
 
     def answer(self, work: Callable[..., object]) -> Callable[[Asked], Awaitable[object]]:
-        """Return the handler of a question: it works on the newest snapshot, beside the loop, and never fails."""
+        """Return the handler of a request: it reads the newest snapshot, outside the event loop, and never fails."""
 
         async def handle(params: Asked) -> object:
             """Return the answer; None for a text that is no spec."""
@@ -165,7 +165,7 @@ class Server:
         version = self.wire.workspace.get_text_document(session.uri).version
         await asyncio.sleep(delay)
         try:
-            # What takes time is worked out beside the loop, one version of a text after another.
+            # What takes time is worked out outside the event loop, one version of a text after another.
             async with session.turn:
                 if self._is_newest(session, snapshot):
                     await asyncio.to_thread(lambda: (snapshot.names, snapshot.findings))
@@ -203,7 +203,7 @@ class Server:
             self.wire.text_document_publish_diagnostics(params)
 
     def _log(self, uri: str) -> None:
-        """Log the error that is being handled: the server goes on."""
+        """Log the error that is being handled: the server continues."""
         LOG.exception("an error while working on %s", uri)
         message = f"stepgraph: internal error while working on {uri}, please report it; the log has the traceback"
         self.wire.window_log_message(types.LogMessageParams(type=types.MessageType.Error, message=message))
@@ -251,8 +251,8 @@ def serve(backend: str) -> bool:
     """Answer an editor on standard input and output until it says goodbye or is gone; return whether it did."""
     logging.basicConfig(level=logging.WARNING)
     logging.getLogger("pygls.protocol").setLevel(logging.CRITICAL)  # a refused rename is an answer, and no error here
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that waits for a message cannot be told
-    # Messages have a stream of their own: whatever else is printed must not get between them.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that waits for a message cannot be interrupted
+    # Messages have a stream of their own: anything else that is printed must not get between them.
     sys.stdout.flush()
     stream = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

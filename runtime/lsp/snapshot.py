@@ -27,7 +27,7 @@ _COLON = re.compile(r"\s*:")
 
 
 def is_spec(text: str) -> bool:
-    """Return whether a text is that of a spec: its root has the key `graphspec`, whatever else is wrong with it."""
+    """Return whether a text is that of a spec: its root has the key `graphspec`, even where the rest is broken."""
     text = text.removeprefix("\ufeff")
     if not text.lstrip().startswith("{"):
         return _ROOT_KEY.search(text) is not None

@@ -44,7 +44,7 @@ def make_id() -> str:
 
 
 def remember(folder: Path, id: str, directory: Path, allow: Sequence[str]) -> None:
-    """Keep what the user allowed a run in a folder, with its spec in a directory; a note tells where that fails."""
+    """Keep what the user allowed a run in a folder, with its spec in a directory; a note says where that fails."""
     path = _find_file(id)
     if not allow or path is None:
         return

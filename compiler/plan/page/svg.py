@@ -17,10 +17,10 @@ NARROWEST = 14
 HEAD = 92
 """The height of the names above the lanes."""
 BEND = 5
-BESIDE = 4
+GAP = 4
 """Values leave a row so far below its middle, and reach one so far above; orders are below what joins its marks."""
 LETTER, SMALL = 7.25, 6.4
-"""The widths of the letters of lines and flags, in whatever font with a fixed pitch there is."""
+"""The widths of the letters of lines and flags, in any monospaced font."""
 WIDEST = 84
 LONGEST_NAME, LONG_FLAG = 18, 20
 
@@ -40,7 +40,7 @@ class Rails:
         self.shared = self.gutter + held * 8
         """The track of the orders that hold nothing back: they are shown for one row at a time."""
         self.width = self.shared + (14 if picture.orders else 0)
-        """Behind it stand the lines."""
+        """The lines stand to the right of it."""
         self.height = len(picture.rows) * ROW
         self.is_crowded = columns < len(picture.lanes)
 
@@ -78,8 +78,8 @@ class Rails:
         """Return the way of a value: from its row to its track, down, and to the row that reads it."""
         x = self.values - 8 - (edge.track + 1) * TRACK
         (begin, top), (end, bottom) = self.find_row(edge.before), self.find_row(edge.after)
-        turns = f"q-{BEND} 0 -{BEND} {BEND}V{bottom - BESIDE - BEND}q0 {BEND} {BEND} {BEND}"
-        return f"M{begin} {top + BESIDE}H{x + BEND}{turns}H{end}"
+        turns = f"q-{BEND} 0 -{BEND} {BEND}V{bottom - GAP - BEND}q0 {BEND} {BEND} {BEND}"
+        return f"M{begin} {top + GAP}H{x + BEND}{turns}H{end}"
 
     def _draw_lanes(self) -> Iterator[str]:
         """Yield the lines of the lanes, in the colours of their versions."""
@@ -122,14 +122,14 @@ class Rails:
         """Return an arrow from a row to an earlier one, through the tracks on the right of the lanes."""
         x = self.shared if order.track is None else self.gutter + order.track * 8
         (begin, bottom), (end, top) = self.find_row(order.after), self.find_row(order.before)
-        turns = f"q{BEND} 0 {BEND} -{BEND}V{top + BESIDE + BEND}q0 -{BEND} -{BEND} -{BEND}"
-        way = f"M{begin + 5} {bottom + BESIDE}H{x - BEND}{turns}H{end + 13}"
+        turns = f"q{BEND} 0 {BEND} -{BEND}V{top + GAP + BEND}q0 -{BEND} -{BEND} -{BEND}"
+        way = f"M{begin + 5} {bottom + GAP}H{x - BEND}{turns}H{end + 13}"
         rows = self.picture.rows
         said = (f"{label_of(rows[order.after])} waits: {why}" for _, why in order.reasons)
         parts = (
             tag("title", escape_text("\n".join(said))),
             tag("path", d=way, class_="wait"),
-            tag("path", d=f"M{end + 7} {top + BESIDE}l7 -4v8z", class_="head"),
+            tag("path", d=f"M{end + 7} {top + GAP}l7 -4v8z", class_="head"),
         )
         kind = "order" if order.track is None else "holds"
         return tag("g", *parts, class_=kind, data_a=order.before, data_b=order.after)
