@@ -71,7 +71,7 @@ def _find_title(text: str) -> str:
     lines = text.partition("\n\n")[0].splitlines()
     comment = " ".join(line.removeprefix("#").strip() for line in lines if line.startswith("#"))
     sentence = re.split(r"(?<=[.)])\s", comment, maxsplit=1)[0].rstrip(".")
-    return sentence if len(sentence) <= _WIDEST else re.split("[:;]", sentence)[0]
+    return sentence if len(sentence) <= _WIDEST else re.split(r" \(|[:;]", sentence)[0]
 
 
 def find_next(template: Template) -> list[str]:
