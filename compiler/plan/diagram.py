@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.ir.instructions import Evaluate, Instruction
+from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.formula import Lines
+from compiler.plan.formula import Lines, find_lines
 from compiler.plan.text import cells_of
 from compiler.plan.waits import CARRYING
 from graphspec.diagnostics import escape
@@ -82,18 +82,6 @@ def find_arrows(graph: StepGraph) -> Iterator[Arrow]:
         yield Arrow(before=before, after=after, label=", ".join(kinds), dashed=dashed)
 
 
-def find_lines(graph: StepGraph) -> Mapping[str, str]:
-    """Return, by node that is a part of an expression and has no line of its own, the node in whose line it is."""
-    producers = {value: node.id for node in graph.nodes.values() for value in node.defines}
-    found: dict[str, str] = {}
-    for name in reversed(graph.sequence):  # what reads a part comes after it
-        node = graph.nodes[name]
-        if isinstance(node, Evaluate) and node.into:
-            reader = producers[node.into]
-            found[name] = found.get(reader, reader)
-    return found
-
-
 def _name_nodes(function: str, graph: StepGraph) -> Mapping[str, str]:
     """Return an identifier for every node with a line that both syntaxes accept and no two nodes share."""
     inlined = find_lines(graph)
@@ -103,7 +91,7 @@ def _name_nodes(function: str, graph: StepGraph) -> Mapping[str, str]:
 
 def _describe(node: Instruction, lines: Lines) -> tuple[str, ...]:
     """Return the lines of a box: what an instruction does, then the versions it reads and writes."""
-    return tuple(filter(None, (lines.write(node), cells_of(node))))
+    return tuple(filter(None, (lines.write(node), cells_of(lines.find(node)))))
 
 
 def _quote(*lines: str) -> str:

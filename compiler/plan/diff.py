@@ -156,7 +156,7 @@ def _find_missing(here: Sheet, there: Sheet) -> Iterator[Row]:
         if name not in there.instructions and here.instructions[name].has_line:
             node, instruction = here.graph.nodes[name], here.instructions[name]
             kind, text = instruction.kind(), lines.write(instruction)
-            cells, flags = cells_of(instruction), flags_of(instruction)
+            cells, flags = cells_of(lines.find(instruction)), flags_of(instruction)
             yield Row(kind=kind, op=node.op, label=node.label, text=text, cells=cells, flags=flags)
 
 

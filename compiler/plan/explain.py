@@ -30,7 +30,8 @@ def explain_op(plan: CompiledStep, op: str) -> str:
         for number, name in enumerate(sequence, start=1):
             node, instruction = graph.nodes[name], instructions[name]
             if node.op == op:
-                cells = f"  [{cells_of(instruction)}]" if cells_of(instruction) else ""
+                versions = cells_of(lines.find(instruction))
+                cells = f"  [{versions}]" if versions else ""
                 what = f"{instruction.kind()} {lines.write(instruction)}{cells}"
                 sentences.append(f"{number} of {len(sequence)}: {what}")
                 policy = POLICIES[plan.program.order]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from compiler.ir.instructions import Evaluate, Instruction
+from compiler.ir.step_graph import StepGraph
 from compiler.ir.value import Constant, Operand, Ref
 from compiler.ir.weight_terms import format_number
 from graphspec.write.formula import Called, write_formula
@@ -52,3 +53,15 @@ class Lines:
                 return operand.value
             case _:
                 return operand.name
+
+
+def find_lines(graph: StepGraph) -> Mapping[str, str]:
+    """Return, by node that is a part of an expression and has no line of its own, the node in whose line it is."""
+    producers = {value: node.id for node in graph.nodes.values() for value in node.defines}
+    found: dict[str, str] = {}
+    for name in reversed(graph.sequence):  # what reads a part comes after it
+        node = graph.nodes[name]
+        if isinstance(node, Evaluate) and node.into:
+            reader = producers[node.into]
+            found[name] = found.get(reader, reader)
+    return found

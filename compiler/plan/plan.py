@@ -141,11 +141,24 @@ class Plan(CompiledStep):
         return why_not.explain_why_not(self, self._find_op(op), way)
 
     def _find_op(self, op: str) -> str:
-        """Return an op that the spec has; raise KeyError for others."""
-        if op in self.spec.ops:
-            return op
-        close = get_close_matches(op, self.spec.ops, 3)
-        raise KeyError(f"no op '{op}' in {self.spec.name}" + (f"; did you mean {', '.join(close)}?" if close else ""))
+        """Return an op that has a line, that of the whole for a part of an expression; raise KeyError for others."""
+        ops = self.spec.ops
+        whole = {name: getattr(each, "expr", None) or name for name, each in ops.items()}
+        if op in ops:
+            return whole[op]
+        inside = dict.fromkeys(whole[name] for name in ops if name.startswith(f"{op}."))
+        if inside:
+            raise KeyError(f"'{op}' uses a block: explain one of its ops, {', '.join(inside)}")
+        spec = self.spec
+        for what, names in {"an input": spec.inputs, "a state": spec.state, "a model": spec.models}.items():
+            if op in names:
+                naming = (
+                    name for name, each in ops.items() if op in (reference.name for reference in each.references())
+                )
+                users = ", ".join(dict.fromkeys(whole[name] for name in naming)) or "none"
+                raise KeyError(f"'{op}' is {what} of {spec.name}, and no op; the ops that name it: {users}")
+        close = get_close_matches(op, ops, 3)
+        raise KeyError(f"no op '{op}' in {spec.name}" + (f"; did you mean {', '.join(close)}?" if close else ""))
 
     def _known(self, mode: str) -> str:
         """Return a mode that the program has; raise KeyError for others."""

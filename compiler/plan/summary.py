@@ -9,7 +9,7 @@ from compiler.ir.program import ModeProgram, OptimizerDecl
 from compiler.ir.value import ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.timetable import format_schedule
-from compiler.plan.turns import SHOWN, TIMES, find_turns
+from compiler.plan.turns import SHOWN, count_turns, find_turns
 from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
 from graphspec.diagnostics import escape
 
@@ -68,7 +68,7 @@ def _list_models(plan: CompiledStep) -> Iterator[tuple[str, str]]:
         rules = [_format_optimizer(each) for each in plan.program.optimizers if model.name in each.models]
         parts = [f"trained by {', '.join(steppers)} ({'; '.join(rules)})"] if steppers else []
         for name, op in ops.items():
-            if isinstance(op, EmaOp | CopyOp) and op.into == model.name:
+            if isinstance(op, EmaOp | CopyOp) and model.name == (op.target(name) if isinstance(op, EmaOp) else op.into):
                 source = f"follows {op.ema}" if isinstance(op, EmaOp) else f"a copy of {op.copy_}"
                 parts.append(f"{source} ({name})")
         rows[model.name] = "; ".join(parts) or "stays as it is"
@@ -90,17 +90,15 @@ def _list_writes(plan: CompiledStep, mode: ModeProgram) -> Iterator[tuple[str, s
 
 def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
     """Return in which steps of a mode each op that writes does: `in every step`, or `in steps 2, 4, 6, ...`."""
-    active = {function.name: function.active for function in mode.functions}
-    steps: dict[str, list[int]] = {op: [] for ops in active.values() for op in ops}
-    turns = find_turns(mode, plan.program) if len(active) > 1 else ()
-    for step, name in enumerate(turns, start=1):
-        for op in active[name]:
-            steps[op].append(step)
+    turns = count_turns(mode, plan.program) if len(mode.functions) > 1 else None
     moments: dict[str, str] = {}
-    for op, found in steps.items():
-        when = f"in steps {', '.join(map(str, found[:TIMES]))}, ..." if found else "in some steps"
-        is_always = all(op in ops for ops in active.values())
-        moments[op] = "in every step" if is_always else when
+    for op in dict.fromkeys(op for function in mode.functions for op in function.active):
+        among = [function.name for function in mode.functions if op in function.active]
+        if len(among) == len(mode.functions):
+            moments[op] = "in every step"
+        else:
+            steps = "some steps" if turns is None else turns.describe(among)
+            moments[op] = steps if steps.startswith(("from", "after")) else f"in {steps}"
     return moments
 
 

@@ -11,7 +11,7 @@ from compiler.ir.program import Function
 from compiler.ir.value import Read, Ref, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.formula import Lines
+from compiler.plan.formula import Lines, find_lines
 from compiler.plan.settings import find_groups, format_group, format_optimizer
 from compiler.plan.timetable import describe_moments, find_applied, find_schedules, format_entry
 from compiler.plan.turns import describe_turns
@@ -34,14 +34,13 @@ def format_commit(commits: Commit) -> str:
     return " or ".join(" and ".join(way) for way in commits)
 
 
-def cells_of(instruction: Instruction) -> str:
-    """Return the versions an instruction reads and writes: ``discriminator.params@0 -> @1``; optimizers left out."""
-    written = {at.cell: at for at in instruction.writes}
-    shown = [
-        f"{at} -> @{written[at.cell].version}" if at.cell in written else str(at) for at in _models(instruction.reads)
-    ]
-    read = {at.cell for at in instruction.reads}
-    return ", ".join([*shown, *(f"-> {at}" for at in _models(instruction.writes) if at.cell not in read)])
+def cells_of(line: Sequence[Instruction]) -> str:
+    """Return the versions that a line reads and writes: ``net.params@0 -> @1``; optimizers are left out."""
+    reads = [*dict.fromkeys(at.at for each in line for at in _models(each.reads))]
+    writes = [at.at for each in line for at in _models(each.writes)]
+    written, read = {at.cell: at.version for at in writes}, {at.cell for at in reads}
+    shown = (f"{at} -> @{written[at.cell]}" if at.cell in written else str(at) for at in reads)
+    return ", ".join([*shown, *(f"-> {at}" for at in writes if at.cell not in read)])
 
 
 def _models(versions: Iterable[Read | Write]) -> list[Read | Write]:
@@ -148,7 +147,7 @@ def describe_function(plan: CompiledStep, function: Function, turns: str) -> str
 def _find_rows(plan: CompiledStep, function: Function) -> Iterator[Row]:
     """Yield the rows of a function: its instructions, then the decisions."""
     graph, lines = plan.graphs[function.name], Lines.of(function.instructions)
-    waits, number = find_waits(graph), 0
+    waits, owners, number = find_waits(graph), find_lines(graph), 0
     for instruction in (each for each in function.instructions if each.has_line):
         if isinstance(instruction, Release):
             continue
@@ -156,10 +155,12 @@ def _find_rows(plan: CompiledStep, function: Function) -> Iterator[Row]:
         if isinstance(instruction, Emit):
             yield Row(kind="return", text=instruction.phrase, number=number)
             continue
-        flags = [flag for each in lines.find(instruction) for flag in flags_of(each)]
-        labels = dict.fromkeys(graph.nodes[edge.before].label for edge in waits.get(instruction.id, ()))
+        line = lines.find(instruction)
+        flags = [flag for each in line for flag in flags_of(each)]
+        awaited = (owners.get(edge.before, edge.before) for edge in waits.get(instruction.id, ()))
+        labels = dict.fromkeys(graph.nodes[name].label for name in awaited)
         flags += [f"waits for {', '.join(labels)}"] if labels else []
-        notes = "  ".join(filter(None, (cells_of(instruction), f"[{', '.join(flags)}]" if flags else "")))
+        notes = "  ".join(filter(None, (cells_of(line), f"[{', '.join(flags)}]" if flags else "")))
         yield Row(kind=instruction.kind(), text=lines.write(instruction), notes=notes, number=number)
     decisions = [decision for decision in graph.decisions if decision.code in SHOWN]
     if not any(decision.code == "DEFER" for decision in decisions):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
+from math import lcm, prod
 
 from compiler.ir.program import ModeProgram, Program
 from compiler.timing.gates import count_on, fire
@@ -13,7 +15,7 @@ SHOWN = 16
 FARTHEST = 20_000
 """The last step up to which a function is looked for."""
 TIMES = 3
-"""How many steps of a function are named."""
+"""How many runs of steps of a function are named."""
 
 
 def find_turns(mode: ModeProgram, program: Program) -> Iterator[str]:
@@ -40,25 +42,55 @@ def find_first_turns(mode: ModeProgram, program: Program) -> tuple[str, ...]:
     return tuple(islice(find_turns(mode, program), SHOWN))
 
 
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The functions of the first steps, so many that what follows repeats them."""
+
+    names: tuple[str, ...]
+    settled: int
+    """The step from which on the functions take turns in a fixed pattern."""
+    is_whole: bool
+    """Whether there are enough steps to see the pattern."""
+
+    def describe(self, chosen: Container[str]) -> str:
+        """Return in words the steps that take one of some functions: `steps 1-3, 5-7, 9-11, ...`, `from step 51 on`."""
+        steps = [step for step, name in enumerate(self.names, start=1) if name in chosen]
+        if not steps:
+            return f"after step {FARTHEST:,}"
+        runs = [*_find_runs(steps)]
+        if len(runs) == 1 and steps[-1] == len(self.names) and self.is_whole:
+            return "every step" if steps[0] == 1 else f"from step {steps[0]} on"
+        shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs[:TIMES])
+        word = "step" if len(steps) == 1 else "steps"
+        if self.is_whole and steps[-1] <= self.settled:
+            return f"{word} {shown}" + (f", ..., {steps[-1]}" if len(runs) > TIMES else "")
+        return f"{word} {shown}" + (", ..." if len(runs) > TIMES else f" of the first {FARTHEST:,}")
+
+
+def count_turns(mode: ModeProgram, program: Program) -> Turns | None:
+    """Return the functions of the first steps; None where the number of a step does not tell."""
+    moments = (each for gate in mode.gates for each in (gate.start, gate.until))
+    settled = max((each for each in moments if each is not None), default=0)
+    period = lcm(*(each for gate in mode.gates for each in (gate.every, gate.epoch or 1)))
+    # A clock that counts writes is as slow as what it counts, times its own interval.
+    period *= prod(gate.every for gate in mode.gates if gate.clock == "writes")
+    end = settled + (TIMES + 1) * period
+    names = tuple(islice(find_turns(mode, program), end))
+    return Turns(names=names, settled=settled, is_whole=end <= FARTHEST) if names else None
+
+
 def describe_turns(mode: ModeProgram, program: Program) -> dict[str, str]:
     """Return by function in which steps it runs: `steps 1, 9, 17, ...`; nothing for a mode with one function."""
-    found: dict[str, list[int]] = {function.name: [] for function in mode.functions}
-    if len(found) == 1:
-        return {}
-    missing = dict.fromkeys(found, TIMES + 1)
-    for step, name in enumerate(find_turns(mode, program), start=1):
-        found[name].append(step)
-        missing[name] -= 1
-        if max(missing.values()) <= 0:
-            break
-    is_known = any(found.values())
-    return {name: _format_steps(steps) for name, steps in found.items()} if is_known else {}
+    turns = count_turns(mode, program) if len(mode.functions) > 1 else None
+    return {} if turns is None else {function.name: turns.describe((function.name,)) for function in mode.functions}
 
 
-def _format_steps(steps: Sequence[int]) -> str:
-    """Return the steps of a function in words."""
-    if not steps:
-        return f"after step {FARTHEST:,}"
-    shown = ", ".join(map(str, steps[:TIMES]))
-    word = "step" if len(steps) == 1 else "steps"
-    return f"{word} {shown}" + (", ..." if len(steps) > TIMES else f" of the first {FARTHEST:,}")
+def _find_runs(steps: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of each run of steps that follow one another."""
+    first = last = 0
+    for step in steps:
+        if first and step != last + 1:
+            yield first, last
+            first = step
+        first, last = first or step, step
+    yield first, last

@@ -112,14 +112,14 @@ class GraphSpec(Declaration):
     """Files whose blocks, models and variables are as if they were written here; a spec that was read has none left."""
     vars: dict[str, Value] = {}
     """Constants, used elsewhere as `${name}`."""
-    blocks: dict[str, BlockSpec] = {}
-    """Parts of the step that are written once and used several times; a spec that was read has none left."""
     inputs: dict[str, InputSpec] = {}
     """The tensors of a batch."""
     state: dict[str, StateSpec] = {}
     """Tensors that outlive the step and that no optimizer trains; ops read them by name, `assign` writes them."""
     models: dict[str, ModelSpec] = {}
     """The models of the step."""
+    blocks: dict[str, BlockSpec] = {}
+    """Parts of the step that are written once and used several times; a spec that was read has none left."""
     ops: Ops
     """What happens in the step; the key names the op and its value, and order has no meaning."""
     outputs: NamesOrNone | None = None

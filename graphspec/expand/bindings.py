@@ -6,7 +6,7 @@ the document. Every op says itself which of its words are names of something els
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -268,13 +268,18 @@ class _Binder:
             return scope.inputs[reference.name]
         if reference.role in MODELS or reference.name in self._models:
             return scope.op.models.get(reference.name, reference.name)
-        if reference.role == "state" or reference.name in scope.block.inputs:
+        if reference.role == "state" or reference.name in self._states or reference.name in scope.block.inputs:
             return reference.name
         message = f"the block '{scope.use.block}' has no '{reference.name}'"
         label = did_you_mean(reference.name, (*scope.known, *scope.inputs))
         help = "a block reads its inputs and its own ops: add it to `inputs`, and let every use give it"
         self._report("GS065", message, ("ops", name, *reference.path), label=label, help=help)
         return reference.name
+
+    @property
+    def _states(self) -> Container[str]:
+        states = self._data.get("state")
+        return states if isinstance(states, dict) else ()
 
     @property
     def _models(self) -> Mapping[str, Plain]:

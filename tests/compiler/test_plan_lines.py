@@ -124,3 +124,47 @@ def test_functions_that_differ_little_are_written_once():
         "  as train_step_1, except for",
         "  +  15  assign    target <- net  net.params@1, target.params@0 -> @1",
     ]
+
+
+CENTERED = """graphspec: 1
+name: centered
+inputs: {x: {shape: [batch, 2]}}
+state: {center: {shape: [2]}}
+models: {net: {layers: [{linear: 2}], optimizer: sgd}}
+blocks:
+  look:
+    inputs: [seen]
+    outputs: [far, out]
+    ops: {out: {forward: net, inputs: seen}, far: {expr: (out - center) / 0.5}}
+ops:
+  a: {use: look, inputs: x}
+  step: {update: net, loss: "mse(a.far, 0.0)"}
+  moved: {expr: "lerp(center, mean(a.out, axis=0), 0.1)"}
+  move: {assign: center, value: moved}
+"""
+
+
+def test_a_line_has_the_versions_that_the_parts_of_its_expression_read():
+    lines = str(compile_step(load(CENTERED))).splitlines()
+    (far,) = [line for line in lines if " a.far = " in line]
+    assert far.split()[-1] == "center.state@0"
+    (store,) = [line for line in lines if " center <- moved" in line]
+    assert store.endswith("-> center.state@1  [waits for call a.far]")
+
+
+def test_a_block_reads_a_state_as_if_every_use_gave_it():
+    given = CENTERED.replace("inputs: [seen]", "inputs: [seen, center]").replace("inputs: x}", "inputs: [x, center]}")
+    assert compile_step(load(given)).text() == compile_step(load(CENTERED)).text()
+
+
+def test_a_name_that_is_no_op_of_its_own_is_explained_by_those_that_are():
+    plan = compile_step(load(CENTERED))
+    assert plan.explain("a.far.1") == plan.explain("a.far")
+    for name, words in {
+        "a": "'a' uses a block: explain one of its ops, a.out, a.far",
+        "center": "'center' is a state of centered, and no op; the ops that name it: a.far, moved, move",
+        "net": "'net' is a model of centered, and no op; the ops that name it: a.out, step",
+    }.items():
+        with pytest.raises(KeyError) as caught:
+            plan.explain(name)
+        assert caught.value.args[0] == words

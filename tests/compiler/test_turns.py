@@ -43,12 +43,16 @@ ops:
 
 def test_a_function_says_in_which_steps_it_runs():
     text = compile_step(load(SELDOM)).text()
-    assert "train_step_1  (writes: step; steps 1, 2, 3, ...)" in text
+    assert "train_step_1  (writes: step; steps 1-899, 901-1799, 1801-2699, ...)" in text
     assert "train_step_2  (writes: step, follow; steps 900, 1800, 2700, ...)" in text
     late = compile_step(load(SELDOM, ["ops.follow.every=9000"])).text()
     assert "train_step_2  (writes: step, follow; steps 9000, 18000 of the first 20,000)" in late
     ending = compile_step(load(SELDOM, ["ops.follow.every=1", "ops.follow.until=2"])).text()
-    assert "train_step_1  (writes: step, follow; steps 1, 2 of the first 20,000)" in ending
+    assert "train_step_1  (writes: step, follow; steps 1-2)" in ending
+    assert "train_step_2  (writes: step; from step 3 on)" in ending
+    both = compile_step(load(SELDOM, ["ops.follow.every=2", "ops.follow.start=5", "ops.follow.until=11"])).text()
+    assert "train_step_1  (writes: step; steps 1-4, 6, 8, ...)" in both
+    assert "train_step_2  (writes: step, follow; steps 5, 7, 9, ..., 11)" in both
 
 
 def test_where_the_number_of_a_step_does_not_tell_nothing_is_said():

@@ -19,9 +19,8 @@ from compiler.ir.program import Function
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.passes.schedule import find_chains
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.diagram import find_lines
 from compiler.plan.explain import find_instructions
-from compiler.plan.formula import Lines
+from compiler.plan.formula import Lines, find_lines
 from compiler.plan.text import flags_of
 
 MOST_LANES = 16
