@@ -71,14 +71,17 @@ def check_adversary(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     for name in (name for name in graph.nodes if name in judged):
         updates, first = sorted(judged[name]), min(movers[name])
         are_judged = " and ".join(f"'{update}'" for update in updates) + (" is" if len(updates) == 1 else " are")
-        model = graph.nodes[name].called
+        model, span = graph.nodes[name].called, span_of(spec, name)
+        # An op of a block cannot name ops of the document: what its use says holds for it.
+        declared = name.partition(".")[0] if span is not None and span.via else name
+        helped = f"write `after: {first}` on '{declared}' to judge with the updated model"
         yield Diagnostic(
             code="W-ADVERSARY",
             severity="warning",
             message=f"{are_judged} judged by '{model}' as it was before {', '.join(sorted(movers[name]))}",
-            span=span_of(spec, name),
+            span=span,
             label=f"reads {model} as it is at the start of the step",
-            help=f"write `after: {first}` on '{name}' to judge with the updated model, or `after: []` if you mean this",
+            help=f"{helped}, or `after: []` if you mean this",
         )
 
 

@@ -18,7 +18,7 @@ LOSS = "{}.loss"
 _REMEDIES: Mapping[str, str] = {
     "inputs": "remove it: an expression names what it reads",
     "args": "write options in the call, as in `mean(x, axis=1)`",
-    "weight": "write it as a factor, as in `2.0 * mse(x, y)`",
+    "weight": "write it as a factor, as in `2.0 * mse(x, y)`; a lazy term is a `loss` of its own, with a `weight`",
     "reduction": 'write it in the call, as in `mse(x, y, reduction="sum")`',
     "stop": "write `stop(...)` around the expression",
 }

@@ -252,6 +252,10 @@ class _Reader:
                 return value
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return -value
+            case ast.Name(id="true" | "false" | "null" as word):
+                start, end = self._find(node)
+                name = "None" if word == "null" else word.title()
+                raise ExpressionError(f"an expression has no `{word}`", start, end, f"write `{name}`, as in Python")
             case ast.Name():
                 return self._read_name(node).name
             case ast.List(elts=items) | ast.Tuple(elts=items) if depth < DEEPEST:

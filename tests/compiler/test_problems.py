@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from compiler import compile_step
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from tests.compiler.conftest import PROGRAMS, codes, compiled, document, problems, program, told
@@ -317,6 +318,28 @@ def test_an_unrelated_after_does_not_silence_the_adversary():
     ops = JUDGED.replace("AFTER", "step_c") + STEP_B
     ops += "  fc: {forward: c, inputs: x}\n  lc: {loss: mse, inputs: [fc, y]}\n  step_c: {update: c, loss: lc}\n"
     assert sorted(codes(ops)) == ["W-ADVERSARY", "W-NO-EFFECT"]
+
+
+BLOCKS = """graphspec: 1
+name: judged
+inputs: {x: {shape: [batch, 2]}}
+models: {g: {layers: [{linear: 2}], optimizer: sgd}, d: {layers: [{linear: 1}], optimizer: sgd}}
+blocks:
+  judge: {inputs: [seen], outputs: [score], ops: {score: {forward: d, inputs: seen}}}
+ops:
+  fake: {forward: g, inputs: x}
+  real: {use: judge, inputs: x}
+  step_d: {update: d, loss: "mse(real.score, 1.0)"}
+  judged: {use: judge, inputs: fake}
+  step_g: {update: g, loss: "mse(judged.score, 1.0)"}
+"""
+
+
+def test_what_helps_against_an_adversary_in_a_block_is_written_on_its_use():
+    (warning,) = compile_step(load(BLOCKS)).warnings
+    assert warning.help.startswith("write `after: step_d` on 'judged' to judge")
+    helped = BLOCKS.replace("judged: {use: judge, inputs: fake}", "judged: {use: judge, inputs: fake, after: step_d}")
+    assert compile_step(load(helped)).warnings == ()
 
 
 def test_a_judge_moved_by_the_same_loss_is_no_adversary():

@@ -164,6 +164,7 @@ PROBLEMS = {
     'a: {expr: "x * math.pi"}': ("GS068", "a name has no module before it", "math.pi"),
     'a: {expr: "torch.mean(x)"}': ("GS068", "functions are called without a module", "torch.mean"),
     'a: {expr: "mean(x, axis=y + 1)"}': ("GS068", "an option is a constant", "y + 1"),
+    'a: {expr: "mean(x, keepdims=true)"}': ("GS068", "an expression has no `true`", "true"),
     'a: {expr: "mean(*x)"}': ("GS068", f"an expression has {VALUES.made_of}: no such operation", "*x"),
     'a: {expr: "x.mean()"}': ("GS068", "a value has no methods", "x.mean"),
     'a: {expr: "x + y", call: add}': ("GS052", "an op has one kind, found `expr` and `call`", "expr"),

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from runtime.checkpoints import Checkpoint, Store, read_checkpoint
+from runtime.checkpoints.format import unseal
 from tests.resilience import processes
 from tests.resilience.faults import Fault
 
@@ -177,6 +178,8 @@ def compare(whole: Path, broken: Path) -> list[str]:
             case "manifest.json":
                 checkpoints = read_checkpoint(one.parent), read_checkpoint(other.parent)
                 found += [f"{name}: {each}" for each in compare_checkpoints(*checkpoints)]
+            case "run.json":  # every run has an id of its own
+                found += [name] if without_id(one) != without_id(other) else []
             case "metrics.jsonl" | "metrics.csv":
                 found += [name] if without_times(one) != without_times(other) else []
             case "lock" | "state.safetensors":  # what is in the other file, is compared by name with its manifest
@@ -203,6 +206,11 @@ def without_time(checkpoint: Checkpoint, name: str) -> object:
     """Return a section without the seconds that a run took."""
     section = checkpoint.sections[name]
     return {key: value for key, value in section.items() if key != "seconds"} if isinstance(section, dict) else section
+
+
+def without_id(path: Path) -> dict[str, object]:
+    """Return the record of a run, whose checksum is right, without what no two runs have in common."""
+    return {key: value for key, value in unseal(json.loads(path.read_text())).items() if key != "id"}
 
 
 def without_times(path: Path) -> list[object]:
