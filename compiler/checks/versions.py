@@ -9,6 +9,7 @@ from compiler.ir.diagnose import span_of
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.schedule import find_chains
 from compiler.passes.versions import find_unordered
+from graphspec.declare.blocks import find_use
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
 from graphspec.diagnostics import Diagnostic
@@ -73,7 +74,7 @@ def check_adversary(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
         are_judged = " and ".join(f"'{update}'" for update in updates) + (" is" if len(updates) == 1 else " are")
         model, span = graph.nodes[name].called, span_of(spec, name)
         # An op of a block cannot name ops of the document: what its use says holds for it.
-        declared = name.partition(".")[0] if span is not None and span.via else name
+        declared = find_use(name) if span is not None and span.via else name
         helped = f"write `after: {first}` on '{declared}' to judge with the updated model"
         yield Diagnostic(
             code="W-ADVERSARY",

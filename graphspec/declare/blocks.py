@@ -26,6 +26,15 @@ class BlockSpec(Declaration):
     """A remark, kept for readers."""
 
 
+def find_use(op: str) -> str:
+    """Return the use, not itself in a block, to which an op of a block belongs: the first part of its name.
+
+    >>> find_use("now.inner.action")
+    'now'
+    """
+    return op.partition(".")[0]
+
+
 class UseOp(OpBase):
     """Stand for the ops of a block; its common fields hold for all of them."""
 
