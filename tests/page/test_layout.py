@@ -151,15 +151,14 @@ def test_nothing_overlaps(plan: Plan, mode: str, picture: Picture) -> None:
 
 
 @every_picture
-def test_what_defers_an_update_holds_it(plan: Plan, mode: str, picture: Picture) -> None:
+def test_what_a_write_waits_for_holds_it(plan: Plan, mode: str, picture: Picture) -> None:
     held = {why for order in picture.orders if order.track is not None for _, why in order.reasons}
-    reasons = set[str]()
+    waits = [wait["text"] for each in export(plan, mode, picture) for wait in each.get("waits", ())]
+    assert {*waits} <= held
+    assert bool(waits) == bool(held)
     for decision in plan.graphs[picture.name].decisions:
         if decision.code == "DEFER":
             assert next(row.deferred for row in picture.rows if row.node == decision.node) == decision.text
-            reasons |= {why.text for why in decision.because if why.edge not in ("order", "defer", "data")}
-    assert reasons <= held
-    assert bool(reasons) == bool(held)
     assert all(order.before < order.after for order in picture.orders)
 
 

@@ -180,7 +180,7 @@ def _write_legend() -> str:
         lanes = {lane: Lane(column=0, first=0, last=0, versions={version: 0})}
         rails = Rails(Picture(name="", rows=(row,), lanes=lanes))
         signs.append((tag("g", rails.draw(), transform=f"translate({10 - rails.find(home)} 0)"), meaning))
-    signs.append((ARROW, "the update on the right waits for what is on the left: it is deferred"))
+    signs.append((ARROW, "the write on the right waits for what is on the left"))
     rows = (
         tag("dt", tag("svg", drawn, class_="plan", aria_hidden="true", width=48, height=26))
         + tag("dd", escape_text(meaning))

@@ -17,11 +17,11 @@ from compiler.ir.instructions import Instruction
 from compiler.ir.instructions.base import find_verdicts
 from compiler.ir.program import Function
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
-from compiler.passes.schedule import find_chains
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.explain import find_instructions
 from compiler.plan.formula import Lines, find_lines
 from compiler.plan.text import flags_of
+from compiler.plan.waits import find_waits
 
 MOST_LANES = 16
 """Of more lanes, those whose rows do not overlap share a column."""
@@ -69,7 +69,7 @@ class ValueEdge(NamedTuple):
 class Order(NamedTuple):
     """A row that must run before another, which reads nothing of it, with the kinds of constraints and why.
 
-    Its track is None unless an update is deferred by it.
+    Its track is None unless it holds a write back.
     """
 
     before: int
@@ -253,10 +253,8 @@ def _place_orders(graph: StepGraph, rows: Sequence[Row]) -> tuple[Order, ...]:
         before, after = (numbers.get(lines.get(name, name), -1) for name in (edge.before, edge.after))
         if -1 < before != after > -1:
             pairs.setdefault((before, after), []).append(edge)
-    late = {(each.node, why.text) for each in graph.decisions if each.code == "DEFER" for why in each.because}
-    # What keeps a transform of its gradients waiting, keeps the update waiting.
-    updates = {name: update for update, chain in find_chains(graph).items() for name in (update, *chain.transforms)}
-    holding = [pair for pair, edges in pairs.items() if any((updates.get(e.after), e.why) in late for e in edges)]
+    waits = {edge for edges in find_waits(graph).values() for edge in edges}
+    holding = [pair for pair, edges in pairs.items() if not waits.isdisjoint(edges)]
     tracks = dict(zip(holding, _pack(holding, MOST_TRACKS), strict=True))
     reasons = {pair: dict.fromkeys((edge.hazard.value, edge.why) for edge in edges) for pair, edges in pairs.items()}
     return tuple(Order(*pair, tuple(whys), tracks.get(pair)) for pair, whys in reasons.items())
