@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from graphspec.declare.graph import GraphSpec
@@ -12,8 +14,8 @@ from tests.conformance.training import planned, train
 
 pytestmark = pytest.mark.needs("torch", "tensorflow")
 SCENARIOS = (*examples(), *specs(), *catalogue(), *programs())
-SINGLE = [one for one in (*examples(), *specs()[::2]) if not one.models]
-"""What is trained in float32 as well, which takes as long again."""
+SINGLE = [one for one in (*examples(), *(specs() if "STEPGRAPH_SINGLE" in os.environ else ())) if not one.models]
+"""What is trained in float32 as well, which takes as long again; in the long set all specs are."""
 DIGIT = 10
 """How much of PyTorch's rounding error TensorFlow's may be: the kernels of a CPU choose in which order they add up, and
 of two kinds of CPU one gave up to twice PyTorch's error, the other up to six times."""

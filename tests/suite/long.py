@@ -17,7 +17,13 @@ from tests.properties.soak import RESULTS
 
 ROOT = Path(__file__).parents[2]
 SOAKED = 400
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MPLBACKEND": "Agg",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "PYTHONPATH": str(ROOT),
+    "STEPGRAPH_SINGLE": "all",
+}
 
 
 def make_parts(folder: Path) -> Mapping[str, tuple[str, ...]]:
@@ -33,6 +39,7 @@ def make_parts(folder: Path) -> Mapping[str, tuple[str, ...]]:
         "other-rule": ("-m", "tests.properties.contiguous", "60"),
         "both-backends": ("-m", "tests.conformance.random_specs", "230", "--first", "20"),
         "needed-on-tensorflow": ("-m", "tests.conformance.necessity", "40"),
+        "float32": ("-m", "pytest", "-q", "tests/conformance/test_backends.py", "-k", "float32"),
         "kills": ("-m", "tests.resilience", "15"),
         "kills-on-tensorflow": ("-m", "tests.resilience", "4", "--backend", "tensorflow"),
         "demo": ("examples/demo.py", "--out", str(folder / "demo")),
