@@ -56,11 +56,14 @@ def draw(step: StepValues, name: str, shape: Sequence[int], kind: str) -> np.nda
 
 
 def weights(step: StepValues, name: str, gradients: Gradients) -> Gradients:
-    """Return the parameters of a set as an op sees them."""
-    return {
-        (holder, key): step.parameters(holder, step.versions.seen(name, f"{holder}.params"))[key]
-        for holder, key in gradients
-    }
+    """Return the parameters of a set as an op sees them.
+
+    What comes behind a window may run in a step that is not its own: where an epoch ends on a batch of another data
+    set. There it sees the weights from the start of the step.
+    """
+    runs = name in step.versions.past
+    versions = {holder: step.versions.seen(name, f"{holder}.params") if runs else 0 for holder, _ in gradients}
+    return {(holder, key): step.parameters(holder, versions[holder])[key] for holder, key in gradients}
 
 
 def clip_lengths(gradients: Gradients, norm: float, eps: float = 0.0, per: str = "global") -> Gradients:
