@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -177,7 +178,9 @@ def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...
     found: dict[tuple[str, str, Span | None], Diagnostic] = {}
     for each in sorted(diagnostics, key=find_place):
         span = None if each.span is None else replace(each.span, via=())
-        found.setdefault((each.code, each.message, span), each)
+        # An op of a block is named after the use that it belongs to: 'now.fit' is 'next.fit', used elsewhere.
+        message = re.sub(r"'(?:\w+\.)+(\w+)'", r"'\1'", each.message) if each.span and each.span.via else each.message
+        found.setdefault((each.code, message, span), each)
     return tuple(found.values())
 
 

@@ -14,20 +14,22 @@ from graphspec.diagnostics import Diagnostic
 
 
 def check_lazy(graph: ModeGraph) -> Iterator[Diagnostic]:
-    """Yield W-LAZY for a lazy term of an update that runs neither in every step nor only in the steps of the term."""
+    """Yield W-LAZY for a lazy term of an update that does not run in every step, unless `lazy` says what is meant."""
     for update, op, term in _find_terms(graph.spec):
         loss = graph.spec.ops.get(term)
         paces = isinstance(op.every, str) or (op.every or 1) > 1
-        if isinstance(loss, LossOp) and paces and loss.lazy == "scale" and loss.every not in (None, 1, op.every):
+        if isinstance(loss, LossOp) and paces and loss.times > 1 and "lazy" not in loss.model_fields_set:
             steps = f"the steps of '{op.every}'" if isinstance(op.every, str) else f"every {op.every} steps"
+            runs = "never runs without it" if op.every == loss.every else f"runs only in {steps}"
+            once = "if it should count once" if op.every == loss.every else "and as `weight` how often it should count"
             yield Diagnostic(
                 code="W-LAZY",
                 severity="warning",
                 message=f"'{term}' counts {loss.every} times, as a term of every {loss.every} steps, but '{update}' "
-                f"runs only in {steps}",
+                f"{runs}",
                 span=span_of(graph.spec, term, "every"),
                 label="multiplied by the steps between, not by the updates between",
-                help=f"write `lazy: none` on '{term}', and as `weight` how often it should count",
+                help=f"write `lazy: none` on '{term}' {once}, or `lazy: scale` if {loss.every} times is what you mean",
             )
 
 

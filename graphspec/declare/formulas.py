@@ -20,9 +20,13 @@ _REMEDIES: Mapping[str, str] = {
     "args": "write options in the call, as in `mean(x, axis=1)`",
     "weight": "write it as a factor, as in `2.0 * mse(x, y)`; a lazy term is a `loss` of its own, with a `weight`",
     "reduction": 'write it in the call, as in `mse(x, y, reduction="sum")`',
+    "lazy": 'write it in the call, as in `mse(x, y, lazy="none")`',
     "stop": "write `stop(...)` around the expression",
 }
 """The fields of calls and losses that an expression has in its text."""
+
+IN_CALLS = ("reduction", "lazy")
+"""Fields of a loss that an expression writes as options of the call."""
 
 
 class FormulaOp(OpBase):

@@ -16,7 +16,7 @@ from itertools import chain
 
 from pydantic import BaseModel
 
-from graphspec.declare.formulas import LOSS, FormulaOp
+from graphspec.declare.formulas import IN_CALLS, LOSS, FormulaOp
 from graphspec.declare.graph import find_kinds
 from graphspec.declare.library import CALLS, LOSSES
 from graphspec.diagnostics import Diagnostic, Span, SpecError
@@ -355,8 +355,9 @@ class _Expander:
         places |= {("inputs", index): each for index, each in enumerate(operands)}
         args = {key: each.value for key, each in options.items()}
         fields: dict[str, Path] = {key: ("args", key) for key in args}
-        if family == "loss" and "reduction" in args:
-            op["reduction"], fields["reduction"] = args.pop("reduction"), ("reduction",)
+        for key in IN_CALLS if family == "loss" else ():
+            if key in args:
+                op[key], fields[key] = args.pop(key), (key,)
         if args:
             op["args"] = args
             places["args",] = node

@@ -12,7 +12,7 @@ from graphspec.analysis.signatures import find_options
 from graphspec.declare.base import Declaration
 from graphspec.declare.data import DataSource, TrainingSets
 from graphspec.declare.durations import Duration
-from graphspec.declare.formulas import LOSS, FormulaOp
+from graphspec.declare.formulas import IN_CALLS, LOSS, FormulaOp
 from graphspec.declare.functions import PerBackend
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.inputs import Inputs
@@ -130,8 +130,8 @@ def _spell_formula(root: str, held: Mapping[str, CallOp | LossOp]) -> Tree:
             for each in op.inputs.positional
             if not isinstance(each, ScheduleSpec)
         )
-        reduced = {"reduction": op.reduction} if isinstance(op, LossOp) and op.reduction is not None else {}
-        return Called(function=named.given[0], operands=operands, options={**op.args, **reduced})
+        fields = {key: getattr(op, key) for key in IN_CALLS if key in op.model_fields_set}
+        return Called(function=named.given[0], operands=operands, options={**op.args, **fields})
 
     return spell(write_formula(read(root)))
 

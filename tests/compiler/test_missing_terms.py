@@ -33,7 +33,9 @@ def warnings_of(extra: str, step: str) -> dict[str, str]:
         ("every: 4", "every: 1"),
         ("every: 4, lazy: none", "every: 2"),
         ("weight: 2.0", "every: 2"),
-        ("every: 4", "every: 4"),
+        ("every: 4, lazy: none", "every: 4"),
+        ("every: 4, lazy: scale", "every: 4"),
+        ("every: 4, lazy: scale", "every: 2"),
     ],
 )
 def test_a_term_that_counts_as_it_is_there_needs_no_warning(extra, step):
@@ -44,6 +46,13 @@ def test_a_lazy_term_counts_steps_where_its_update_counts_others():
     assert (
         "counts 4 times, as a term of every 4 steps, but 'step' runs only in every 2 steps"
         in warnings_of("every: 4", "every: 2")["W-LAZY"]
+    )
+
+
+def test_so_does_one_whose_update_has_its_clock():
+    assert (
+        "counts 4 times, as a term of every 4 steps, but 'step' never runs without it"
+        in warnings_of("every: 4", "every: 4")["W-LAZY"]
     )
 
 

@@ -261,3 +261,18 @@ def test_a_step_of_blocks_runs_as_the_step_written_out(backend):
         batch = {name: rng.normal(size=(3, 4)) for name in ("x", "y")}
         first, second = ({key: float(each) for key, each in step(batch).items()} for step in steps)
         assert [*first.values()] == [*second.values()]
+
+
+def test_a_mistake_in_a_block_is_told_once_for_all_uses_that_make_it():
+    from compiler import compile_step
+
+    head = HEAD.replace("y: {shape: [batch, 4]}", "y: {shape: [batch, 3]}, z: {shape: [batch, 2]}")
+    uses = "".join(
+        f"  {name}: {{use: fitting, inputs: [x, {given}]}}\n" for name, given in {"a": "y", "b": "y", "c": "z"}.items()
+    )
+    with pytest.raises(SpecError) as raised:
+        compile_step(load(f"{head}{BLOCKS}ops:\n{uses}  step: {{update: net, loss: a.cost}}\n"))
+    assert [each.message.partition(",")[0] for each in raised.value.diagnostics] == [
+        "loss 'a.cost': found shapes [batch",
+        "loss 'c.cost': found shapes [batch",
+    ]

@@ -70,6 +70,7 @@ CASES = {
     "a: {expr: \"mse(out, y, reduction='none') * x\", mode: eval, every: 2}": """\
 a.p1: {loss: mse, inputs: [out, y], reduction: none, mode: eval}
   a: {call: mul, inputs: [a.p1, x], mode: eval, every: 2}""",
+    "a: {expr: \"mse(out, y, lazy='none')\", every: 2}": "a: {loss: mse, inputs: [out, y], lazy: none, every: 2}",
     'step: {update: net, loss: "mse(out, y) + 0.5 * l1(out, stop(x))"}': """\
 step.loss.p1: {loss: mse, inputs: [out, y], mode: train}
   step.loss.p2: {call: stop, inputs: x, mode: train}

@@ -40,6 +40,11 @@ def is_call(op: Mapping) -> bool:
     return _is_plain(op.get("inputs", [])) and all(map(_is_plain, (op.get("args") or {}).values()))
 
 
+def pick(op: Mapping, *keys: str) -> Mapping:
+    """Return some fields of an op, those that it has."""
+    return {key: op[key] for key in keys if key in op}
+
+
 def _is_plain(value: object) -> bool:
     return isinstance(value, str | int | float) or (isinstance(value, list) and all(map(_is_plain, value)))
 
@@ -74,8 +79,7 @@ class _Writer:
                 self.gone.add(loss)
             elif name not in self.gone and is_call(op) and op.keys() <= ROOT and self.chosen.random() < 0.6:
                 text = self.spell(name)
-                kept = {key: value for key, value in op.items() if key not in PLAIN and key != "lazy"}
-                self.ops[name] = {"expr": text, **kept} if "lazy" not in op else op
+                self.ops[name] = {"expr": text, **{key: op[key] for key in op if key not in (*PLAIN, "lazy")}}
         for name in self.gone:
             del self.ops[name]
 
@@ -92,7 +96,7 @@ class _Writer:
         operands = op.get("inputs", [])
         texts = []
         for each in operands if isinstance(operands, list) else [operands]:
-            if "lazy" not in op and self.fits(each) and self.chosen.random() < 0.7:
+            if self.fits(each) and self.chosen.random() < 0.7:
                 texts.append(self.spell(each))
                 self.gone.add(each)
             else:
@@ -102,7 +106,7 @@ class _Writer:
             return f"({f' {INFIX[function]} '.join(texts)})"
         if function == "neg":
             return f"(-{texts[0]})"
-        options = [f"{key}={value!r}" for key, value in (op.get("args") or {}).items()]
+        options = [f"{key}={value!r}" for key, value in {**(op.get("args") or {}), **pick(op, "lazy")}.items()]
         return f"{function}({', '.join([*texts, *options])})"
 
 
