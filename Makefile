@@ -8,7 +8,7 @@ DEV := .venv
 PINS := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples quick test test-all check kills soak schemas generated clean
+.PHONY: help demo examples quick test test-all check site kills soak schemas generated clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ check: $(DEV)/installed  ## check format, lint, types and layers
 	$(DEV)/bin/ruff check .
 	$(DEV)/bin/pyright --pythonpath $(DEV)/bin/python
 	$(DEV)/bin/lint-imports
+
+site: $(DEV)/installed  ## build the docs as a site, with a gallery of the examples: build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(DEV)/bin/python -m mkdocs build
 
 kills: $(DEV)/installed  ## kill runs 50 times for each of seven specs, 10 times on TensorFlow, and compare their folders
 	OMP_NUM_THREADS=1 $(DEV)/bin/python -m tests.resilience 50

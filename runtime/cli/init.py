@@ -63,10 +63,10 @@ def read_template(folder: Path) -> Template:
         found[path.name.removesuffix(".txt")] = content  # models.py.txt: not code of our own
     specs = [name for name in found if name.endswith(".yaml")]
     spec = f"{folder.name}.yaml" if f"{folder.name}.yaml" in specs else specs[0]
-    return Template(spec=spec, files=found, title=_find_title(found[spec].decode("utf-8")))
+    return Template(spec=spec, files=found, title=find_title(found[spec].decode("utf-8")))
 
 
-def _find_title(text: str) -> str:
+def find_title(text: str) -> str:
     """Return the first sentence of the comment at the top of a spec, or what is before its colon if it is long."""
     lines = text.partition("\n\n")[0].splitlines()
     comment = " ".join(line.removeprefix("#").strip() for line in lines if line.startswith("#"))
