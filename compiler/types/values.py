@@ -76,7 +76,7 @@ def infer_values(spec: GraphSpec, types: Mapping[str, TensorType]) -> Values:
         values[name] = Value(type=TensorType(state.shape, state.dtype), is_batched=False)
     for name in spec.ops if is_cyclic else sort(before):
         op = spec.ops[name]
-        made = _infer(op, types.get(name, UNKNOWN), values, spec.ops)
+        made = _infer(op, types.get(name, UNKNOWN), values)
         for value in dict.fromkeys((name, *op.defines(name))):
             models = sets.get(value, ())
             misses = bool(models) and made.may_miss
@@ -84,7 +84,7 @@ def infer_values(spec: GraphSpec, types: Mapping[str, TensorType]) -> Values:
     return values
 
 
-def _infer(op: Op, known: TensorType, values: Values, ops: Mapping[str, Op]) -> Value:
+def _infer(op: Op, known: TensorType, values: Values) -> Value:
     """Return what the results of an op have in common, from its operands; ``known``: the type of the first."""
     operands = [values[each.name] for each in op.operands() if each.name in values]  # models are none
     is_drawn = isinstance(op, RandomOp) and BATCH in (op.shape or ())
@@ -107,9 +107,8 @@ def _infer(op: Op, known: TensorType, values: Values, ops: Mapping[str, Op]) -> 
             optional = function == "add" and all(each.optional for each in operands)
             return replace(made, optional=optional, is_summed=is_summed)
         case GradientOp():
-            loss, taken = values.get(op.gradient, UNTYPED), ops.get(op.gradient)
-            is_one = isinstance(taken, LossOp) and taken.reduction != "none"
-            is_row = loss.is_batched and not is_one and (loss.type.shape is None or has_batch(loss.type.shape))
+            loss = values.get(op.gradient, UNTYPED)
+            is_row = loss.has_rows if loss.type.shape is None else has_batch(loss.type.shape)
             return replace(made, may_miss=op.unconnected == "skip", is_total=bool(op.grad_outputs) and is_row)
         case _:
             return made
