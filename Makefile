@@ -90,4 +90,4 @@ $(DEMO)/examples: $(DEMO)/installed
 	@touch $@
 
 $(DEV)/installed: $(PINS)
-	$(call install,$(DEV),torch tensorflow dev)
+	$(call install,$(DEV),torch tensorflow dev coming-from)

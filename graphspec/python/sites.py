@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import FrameType
+from typing import cast
 
 from graphspec.declare.fields import is_name
 from graphspec.diagnostics import Span
@@ -75,7 +76,8 @@ class Sources:
     def _locate(self, frame: FrameType) -> Site:
         name = frame.f_code.co_filename
         if name not in self._files:
-            self._files[name] = _read(_show(name), tuple(linecache.getlines(name, frame.f_globals)))
+            lines = tuple(linecache.getlines(name, frame.f_globals))
+            self._files[name] = _read(_find_cell(frame, lines) or _show(name), lines)
         file, shown = self._files[name], self._files[name].shown
         found = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None, None, None, None))
         line, end_line, column, end_column = found
@@ -91,6 +93,15 @@ def _show(name: str) -> str:
     """Return the name of a file, relative to the working directory where it is below that."""
     path, here = Path(name), Path.cwd()
     return path.relative_to(here).as_posix() if path.is_relative_to(here) else name
+
+
+def _find_cell(frame: FrameType, lines: tuple[str, ...]) -> str | None:
+    """Return the name that IPython prints next to a cell, as `In[3]`, where the code is one; its file means nothing."""
+    cells, text = frame.f_globals.get("In"), "".join(lines).rstrip("\n")
+    if "get_ipython" not in frame.f_globals or not isinstance(cells, list) or not text:
+        return None
+    inputs = [str(each).rstrip("\n") for each in cast("list[object]", cells)]
+    return next((f"In[{number}]" for number in range(len(inputs) - 1, 0, -1) if inputs[number] == text), None)
 
 
 def _at(file: str, line: int) -> Span:

@@ -49,8 +49,9 @@ def _find_forwards(function: Function, program: Program, known: frozenset[str], 
         )
         if is_known and defined.issuperset(find_uses(instruction)):
             is_asked = isinstance(instruction, Evaluate) and instruction.op in asked and instruction.family == "loss"
-            # A loss does not check its shapes: they are observed, and the compiler reports misfits.
-            kept.append(replace(instruction, open=False) if isinstance(instruction, Evaluate) else instruction)
+            # A loss does not check its shapes: they are observed, and the compiler reports misfits. A part of an
+            # expression has a line of its own, because its type is observed as well.
+            kept.append(replace(instruction, open=False, into="") if isinstance(instruction, Evaluate) else instruction)
             if is_asked:  # the probe that finds out whether a user's loss returns (sum, count)
                 kept.append(replace(instruction, outputs=(asked_of(instruction.op),), counted="asked"))
             defined.update(instruction.defines)

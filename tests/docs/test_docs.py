@@ -4,7 +4,7 @@ A yaml block that begins with `graphspec:` is a whole spec, kept as `<name>.yaml
 parts of one (`<!-- fragment -->`). `<!-- gives: W-STALE -->` above a spec names the problems it has, and the page tells
 of them. Consoles hold what `stepgraph` prints, `...` standing for anything. A python block that begins with `# a.py` is
 kept as that file, one that is `<!-- emitted -->` is in `step.py`, others run one after another. Bare blocks of commands
-run, whatever they print.
+run, whatever they print. What is `<!-- not run -->` needs what the tests do not have, and its page says so.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from graphspec.read.interpolation import interpolate
 from graphspec.read.scalars import resolve
 from graphspec.read.source import read_document
 from runtime.cli import execute
+from tests.suite.imports import FRAMEWORKS
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("coming-from/*.md"))]
 TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "adr").glob("*.md"))]
 TEXTS += sorted((ROOT / "docs" / "errors").glob("*.md")) + sorted((ROOT / "docs" / "how-to").glob("*.md"))
 
@@ -45,6 +46,7 @@ FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 RUNNING = re.compile(r"\bstepgraph (?:run|eval|export|doctor)\b|\bbuild\(")
+IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)(?P<path>[^)#\s]*)(?P<anchor>#[^)]*)?\)")
 
 
@@ -175,15 +177,18 @@ def find_file(block):
     return found[1] if found else None
 
 
-def is_run(page):
-    """Return whether a page shows what a step does, on PyTorch: not only what is planned."""
-    shown = [block.body for name, block in BLOCKS if name == page and block.language != "yaml"]
-    return any(RUNNING.search(body) for body in shown)
+def find_frameworks(page):
+    """Return the frameworks that a page needs to show what a step does; none if it shows only what is planned."""
+    shown = [block for name, block in BLOCKS if name == page and block.language != "yaml" and block.mark != "not run"]
+    imported = {name for block in shown if block.language == "python" for name in IMPORT.findall(block.body)}
+    needed = {FRAMEWORKS[name] for name in imported & FRAMEWORKS.keys()}
+    runs = any(RUNNING.search(block.body) for block in shown)
+    return needed | ({"torch"} if runs and "tensorflow" not in needed else set())
 
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, id=page.name, marks=pytest.mark.needs("torch") if is_run(page) else ()) for page in PAGES],
+    [pytest.param(page, id=page.name, marks=pytest.mark.needs(*find_frameworks(page))) for page in PAGES],
 )
 def test_what_a_page_shows_is_what_happens(page, tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
@@ -224,7 +229,7 @@ def test_every_link_leads_somewhere(page):
 def test_the_index_names_every_page():
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / found["path"]).resolve() for found in LINK.finditer(index.read_text(encoding="utf-8"))}
-    assert {page for page in PAGES if page.parent == index.parent and page != index} <= linked
+    assert {page for page in PAGES if page.is_relative_to(index.parent) and page != index} <= linked
 
 
 LANGUAGE = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")

@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-FRAMEWORKS: Mapping[str, str] = {"torch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow"}
+FRAMEWORKS: Mapping[str, str] = {
+    "torch": "torch",
+    "tensorflow": "tensorflow",
+    "keras": "tensorflow",
+    "lightning": "lightning",
+}
 """The framework that a top-level module belongs to."""
 FOLDERS = ("tests", "benchmarks", "examples", "runtime")
 """Where modules lie that may import a framework."""
