@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from pathlib import Path
 
@@ -53,6 +54,27 @@ def test_a_function_says_in_which_steps_it_runs():
     both = compile_step(load(SELDOM, ["ops.follow.every=2", "ops.follow.start=5", "ops.follow.until=11"])).text()
     assert "train_step_1  (writes: step; steps 1-4, 6, 8, ...)" in both
     assert "train_step_2  (writes: step, follow; steps 5, 7, 9, ..., 11)" in both
+
+
+def test_a_function_that_only_a_skipped_update_leads_to_says_so():
+    other = """
+  fourth: {update: last, loss: end, every: 4}
+  seen: {forward: last, inputs: x}
+  end: {loss: mse, inputs: [seen, 0.0]}
+precision: {loss_scale: dynamic}
+"""
+    text = SELDOM.replace("  slow:", "  last: {layers: [{linear: 1}], optimizer: sgd}\n  slow:") + other.removeprefix(
+        "\n"
+    )
+    found = compile_step(load(text, ["ops.step.every=2", "ops.follow.every=2"])).text()
+    told = dict(re.findall(r"\(writes: (.*?); (.*?)\)", found))
+    assert told == {
+        "nothing": "steps 1, 3, 5, ...",
+        "step": "steps 2, 6, 10, ...",
+        "step, follow, fourth": "steps 4, 8, 12, ...",
+        "step, follow": "only after skipped updates",
+        "step, fourth": "only after skipped updates",
+    }
 
 
 def test_where_the_number_of_a_step_does_not_tell_nothing_is_said():
