@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect
 from compiler.checks.gradients import check_bootstrap, check_left_targets, check_targets, check_terms
 from compiler.checks.micro_batches import check_counts, check_summed
-from compiler.checks.missing_terms import check_datasets, check_lazy
+from compiler.checks.missing_terms import check_datasets, check_evaluated, check_lazy
 from compiler.checks.ownership import (
     check_average_targets,
     check_buffer_policy,
@@ -43,6 +43,7 @@ MODE_CHECKS: tuple[Callable[[ModeGraph], Iterable[Diagnostic]], ...] = (
     check_counts,
     check_summed,
     check_lazy,
+    check_evaluated,
     check_datasets,
 )
 """Checks of a whole mode, before it is known which ops fire together."""

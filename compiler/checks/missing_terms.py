@@ -1,4 +1,4 @@
-"""Checks of terms that are absent from some steps of an update: W-LAZY, W-DATASET."""
+"""Checks of terms that are absent from some steps: W-LAZY, W-EVAL, W-DATASET."""
 
 from __future__ import annotations
 
@@ -30,6 +30,21 @@ def check_lazy(graph: ModeGraph) -> Iterator[Diagnostic]:
                 span=span_of(graph.spec, term, "every"),
                 label="multiplied by the steps between, not by the updates between",
                 help=f"write `lazy: none` on '{term}' {once}, or `lazy: scale` if {loss.every} times is what you mean",
+            )
+
+
+def check_evaluated(graph: ModeGraph) -> Iterator[Diagnostic]:
+    """Yield W-EVAL for a lazy loss that evaluations return: in every so many batches, and multiplied."""
+    for name in graph.spec.outputs or ():
+        op = graph.spec.ops.get(name)
+        if isinstance(op, LossOp) and op.times > 1 and "mode" not in op.model_fields_set:
+            yield Diagnostic(
+                code="W-EVAL",
+                severity="warning",
+                message=f"evaluations return '{name}' too: in one batch of {op.times}, multiplied by {op.times}",
+                span=span_of(graph.spec, name, "every"),
+                label="counts the batches of an evaluation there",
+                help=f"write `mode: train` on '{name}', and for evaluations a loss without `every`",
             )
 
 

@@ -153,7 +153,8 @@ def _find_rows(plan: CompiledStep, function: Function) -> Iterator[Row]:
             continue
         number += 1
         if isinstance(instruction, Emit):
-            yield Row(kind="return", text=instruction.phrase, number=number)
+            text = instruction.phrase or f"nothing: no output is computed in {function.mode} mode"
+            yield Row(kind="return", text=text, number=number)
             continue
         line = lines.find(instruction)
         flags = [flag for each in line for flag in flags_of(each)]

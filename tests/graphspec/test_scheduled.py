@@ -65,6 +65,7 @@ def test_the_schedules_of_an_optimizer_are_its_own(small):
         ),
         ("a: {schedule: constant, value: 1, clock: «updates»}", "GS053", "counts those of an optimizer"),
         ("a: {ema: net, decay: {schedule: constant, value: 1, clock: «updates»}}", "GS053", "belongs to none"),
+        ("a: {ema: net, decay: «{schedule: cosine, from: 0.9, over: 9}»}", "GS053", "schedule of a decay needs `to`"),
         ("a: {update: [net, other], loss: err, clip: {norm: «{schedule: constant, value: 1}»}}", "GS053", "several"),
         ("a: {schedule: constant, value: 1, «start»: 5}", "GS053", "has no `start`"),
         ("a: {schedule: cosine, «form»: 1, from: 2, over: 9}", "GS040", "unknown key 'form'"),

@@ -12,7 +12,7 @@ from graphspec.declare.durations import UpdatesField
 from graphspec.declare.fields import is_schedule
 from graphspec.declare.models import BufferPolicy
 from graphspec.declare.ops.base import ModeName, OpBase, Reference
-from graphspec.declare.schedules import ScheduledShare, ScheduleSpec
+from graphspec.declare.schedules import FIELDS, ScheduledShare, ScheduleSpec
 
 
 class UseSpec(Declaration):
@@ -81,6 +81,15 @@ class EmaOp(OpBase):
             message = "`interval_correction: compound` goes with a decay that does not change, found a schedule"
             help = "let the schedule give the decay of each firing, and leave `interval_correction` out"
             raise below(("interval_correction",), problem("GS053", message, help=help))
+        if (
+            isinstance(self.decay, ScheduleSpec)
+            and self.decay.to is None
+            and FIELDS[self.decay.schedule].get("to") == 0
+        ):
+            help = "write the decay that it ends with, as `to: 1.0`: at 0, its default, the average is a copy"
+            raise below(
+                ("decay",), problem("GS053", f"a {self.decay.schedule} schedule of a decay needs `to`", help=help)
+            )
         return self
 
     @property
