@@ -45,6 +45,15 @@ def test_a_notebook_is_shown_whole_and_little_of_it_varies(name: str) -> None:
     assert sum(VARIES in cell.metadata.get("tags", ()) for cell in cells) <= 2
 
 
+@EACH
+def test_a_notebook_begins_with_its_title_and_its_other_headings_are_below(name: str) -> None:
+    prose = [cell.source for cell in read(NOTEBOOKS[name]).cells if cell.cell_type == "markdown"]
+    assert prose[0].startswith("# ")
+    levels = [len(found) for text in prose for found in re.findall(r"^(#+) ", text, re.MULTILINE)]
+    assert levels[0] == 1
+    assert {*levels[1:]} == {2}
+
+
 def test_the_index_names_every_notebook() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     assert [name for name in NOTEBOOKS if f"(notebooks/{name}.ipynb)" not in index] == []

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from html import unescape
 from html.parser import HTMLParser
@@ -15,18 +16,25 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
+from xml.etree import ElementTree
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from PIL import Image
 
+from compiler import compile_step
 from docs.site.fences import draw_flow, fence
+from docs.site.notebooks import write_notebook
 from docs.site.places import Places, adapt, find_targets, make_anchor
+from graphspec import load
 from runtime.cli import execute
 from tests.docs.test_docs import find_anchors
 from tests.page.test_page import COMMENT, HOSTILE
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = sorted((ROOT / "examples").glob("*/*.yaml"))
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LOAD = "all => Promise.all(all.map(each => (each.loading = 'eager', each.decode())))"
 """Loads all pictures; fails for one that is none."""
@@ -151,6 +159,61 @@ def test_an_example_is_begun_as_init_says(site, pages, workdir, capsys):
         assert pages[site / "gallery" / f"{name}.html"].code[0] == ("", "\n".join(commands) + "\n")
 
 
+def list_shown(notebook: Path) -> tuple[list[str], list[str], dict[str, str | bytes]]:
+    """Return what the page of a notebook shows in order, its code, and its pictures by their names."""
+    shown, code, pictures = list[str](), list[str](), dict[str, str | bytes]()
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            words = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", source)
+            shown.append(re.sub(r"`|^#+ ", "", words, flags=re.MULTILINE))
+            continue
+        code.append(source)
+        shown.append(source)
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            kind = next((kind for kind in ("text/html", "image/png") if kind in data), "text/plain")
+            text = "".join(data.get(kind, output.get("text", "")))
+            if kind == "text/plain":
+                code.append(text)
+                shown.append(text)
+            else:
+                name = f"{notebook.stem}-{len(pictures) + 1}.{'png' if kind == 'image/png' else 'svg'}"
+                pictures[name] = b64decode(text) if kind == "image/png" else text
+                shown.append(f"({name})")
+    return shown, code, pictures
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_has_a_page_with_its_cells_and_what_they_gave_in_order(notebook, site, pages):
+    path = site / "notebooks" / f"{notebook.stem}.html"
+    shown, code, pictures = list_shown(notebook)
+    assert [text.rstrip() for _, text in pages[path].code] == [text.rstrip() for text in code]
+    named = re.sub(r"<img [^>]*?src=\"([^\"]*)\"[^>]*>", r"(\1)", path.read_text(encoding="utf-8"))
+    article = named.partition("<article")[2].partition("</article>")[0]
+    text = re.sub(r"\s|\u00b6", "", unescape(re.sub(r"<[^>]*>", "", article)))
+    for each in shown:
+        _, found, text = text.partition(re.sub(r"\s", "", each))
+        assert found, each
+    for name, content in pictures.items():
+        file = path.with_name(name)
+        if isinstance(content, bytes):
+            assert file.read_bytes() == content
+        else:
+            assert file.read_text(encoding="utf-8") in content
+            assert ElementTree.parse(file).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert notebook.name in pages[path].links
+    assert path.with_name(notebook.name).read_bytes() == notebook.read_bytes()
+
+
+def test_a_link_to_a_notebook_leads_to_its_page(site, pages):
+    names = {f"{path.stem}.html" for path in NOTEBOOKS}
+    assert names <= set(pages[site / "notebooks" / "index.html"].links)
+    assert {f"notebooks/{name}" for name in names} <= set(pages[site / "pages.html"].links)
+    assert "tutorial.html" in {Path(link).name for link in pages[site / "notebooks" / "gan.html"].links}
+    assert "notebooks/index.html" in pages[site / "index.html"].links
+
+
 def test_the_indexes_name_everything(site, pages):
     gallery = pages[site / "gallery" / "index.html"].links
     assert {f"{name_page(spec)}.html" for spec in SPECS} <= set(gallery)
@@ -192,6 +255,20 @@ def test_code_in_a_table_shows_its_bars(site):
     assert "<code>--backend torch|tensorflow</code>" in text
 
 
+def make_notebook() -> nbformat.NotebookNode:
+    """Return a notebook that is all traps: its code, what it prints, its pictures, and its error."""
+    plan = compile_step(load(EVIL_SPEC), backend="torch", pending=True)
+    drawn = f'<script>alert(1)</script><div onclick="alert(1)">{plan._repr_html_()}</div>'
+    outputs = [
+        new_output("stream", text=EVIL_SPEC),
+        new_output("execute_result", {"text/html": drawn, "text/plain": "a plan"}, execution_count=1),
+        new_output("display_data", {"text/html": "<script>alert(1)</script>", "text/plain": TRAPS}),
+        new_output("error", ename="E", evalue="", traceback=["\x1b[31mE</code>\x1b[0m", f"```\n{HOSTILE}"]),
+    ]
+    home = new_markdown_cell("# Evil\n\nHere.\n\n[home](../../README.md) `[no](../../README.md)`")
+    return new_notebook(cells=[home, new_code_cell(TRAPS, execution_count=1, outputs=outputs)])
+
+
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """Return a small repository: what makes the site, two pages, a code, and an example that is all traps."""
@@ -199,6 +276,7 @@ def small(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "docs" / "site", root / "docs" / "site", ignore=shutil.ignore_patterns("__pycache__"))
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[0]
     listed = ["index.md", "pages.md", "changelog.md", "contributing.md", "examples.md"]
+    listed += ["notebooks/index.md", "notebooks/evil.md"]
     (root / "mkdocs.yml").write_text(f"{config}\nnav: {json.dumps(listed)}\n", encoding="utf-8")
     texts = {
         "README.md": "# Home\n\n[docs](docs/README.md), [code](docs/errors/GS104.md), [it](examples/evil/evil.yaml)\n",
@@ -210,6 +288,7 @@ def small(tmp_path: Path) -> Path:
         "docs/adr/0001-one.md": "# 0001: One\n",
         "tools/tool.py": '"""Say <b>hello</b>."""\n',
         "examples/evil/evil.yaml": EVIL_SPEC,
+        "docs/notebooks/evil.ipynb": nbformat.writes(make_notebook()),
     }
     for name, text in texts.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -222,12 +301,21 @@ def test_whatever_a_spec_says_is_only_text(small, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     plain = Page(tmp_path / "site" / "examples.html")
     page, index = (Page(tmp_path / "site" / "gallery" / f"{name}.html") for name in ("evil", "index"))
-    for each in (page, index):
+    notebook = Page(tmp_path / "site" / "notebooks" / "evil.html")
+    for each in (page, index, notebook):
         assert each.scripts == plain.scripts
         assert each.handlers == plain.handlers
         assert not [link for link in each.links if link.startswith("javascript")]
     assert dict(page.code)["evil.yaml"].rstrip() == EVIL_SPEC.rstrip()
     assert COMMENT in page.lead
+    expected = [TRAPS, EVIL_SPEC, TRAPS, f"E</code>\n```\n{HOSTILE}"]
+    assert [text.rstrip() for _, text in notebook.code if text != "[no](../../README.md)"] == [
+        text.rstrip() for text in expected
+    ]
+    assert "../index.html" in notebook.links
+    for element in ElementTree.parse(tmp_path / "site" / "notebooks" / "evil-1.svg").iter():
+        assert element.tag.rpartition("}")[2] not in {"script", "foreignObject", "a", "image", "use"}
+        assert not [name for name in element.attrib if name.startswith("on") or name.endswith("href")]
     tool = Page(tmp_path / "site" / "source" / "tools" / "tool.py.html")
     assert dict(tool.code)["tools/tool.py"] == '"""Say <b>hello</b>."""\n'
 
@@ -236,12 +324,31 @@ def test_what_is_broken_fails_the_build(small, tmp_path):
     page = small / "docs" / "examples.md"
     more = "[a](gone.md), [b](README.md#gone), [c](../tools/gone.py), [d](#gone), [e](/examples.md), [f](../adr)\n"
     page.write_text(page.read_text(encoding="utf-8") + more, encoding="utf-8")
+    notebook = small / "docs" / "notebooks" / "evil.ipynb"
+    text = notebook.read_text(encoding="utf-8").replace("[home](../../README.md)", "[home](../lost.md)")
+    notebook.write_text(text, encoding="utf-8")
     (small / "docs" / "lonely.md").write_text("# Lonely\n", encoding="utf-8")
     done = build_site(tmp_path / "site", small)
     assert done.returncode == 1
-    for target in ("'gone.md'", "#gone'", "'../tools/gone.py'", "'/examples.md'", "'../adr'", "lonely.md"):
+    for target in (
+        "'gone.md'",
+        "#gone'",
+        "'../tools/gone.py'",
+        "'/examples.md'",
+        "'../adr'",
+        "lonely.md",
+        "'../lost.md'",
+    ):
         assert target in done.stderr, target
-    assert done.stderr.count("WARNING") == 7
+    assert done.stderr.count("WARNING") == 8
+
+
+def test_an_output_of_which_nothing_can_be_shown_fails_the_build(tmp_path):
+    path = tmp_path / "a.ipynb"
+    cell = new_code_cell("1", outputs=[new_output("display_data", {"video/mp4": "AAAA"})])
+    nbformat.write(new_notebook(cells=[cell]), path)
+    with pytest.raises(ValueError, match="video/mp4"):
+        list(write_notebook(path, "docs/a.ipynb", Places({"docs/a.ipynb": "a.md"})))
 
 
 PLACES = Places(
@@ -332,7 +439,15 @@ def open_page(browser: Any, site: Path) -> Iterator[Callable[..., Any]]:
 
 @pytest.mark.parametrize(
     "name",
-    ["index.html", "tutorial.html", "errors/index.html", "gallery/index.html", "gallery/sac.html", "architecture.html"],
+    [
+        "index.html",
+        "tutorial.html",
+        "errors/index.html",
+        "gallery/index.html",
+        "gallery/sac.html",
+        "architecture.html",
+        "notebooks/gan.html",
+    ],
 )
 def test_a_page_opens_from_disk(open_page, name):
     page = open_page(name)
@@ -377,9 +492,10 @@ def test_what_belongs_together_stands_side_by_side_or_in_tabs(open_page, width, 
 
 
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
-def test_pictures_have_the_colours_of_the_page(open_page, scheme, is_dark):
-    page = open_page("gallery/gan-digits.html", color_scheme=scheme)
-    picture = page.locator("article img")
+@pytest.mark.parametrize("name", ["gallery/gan-digits.html", "notebooks/gan.html"])
+def test_pictures_have_the_colours_of_the_page(open_page, name, scheme, is_dark):
+    page = open_page(name, color_scheme=scheme)
+    picture = page.locator("article img").first
     picture.scroll_into_view_if_needed()
     for expected in (is_dark, not is_dark):  # as the system has it, and as the reader turns it
         red, green, blue = Image.open(BytesIO(picture.screenshot())).convert("RGB").getpixel((3, 3))
