@@ -43,7 +43,7 @@ class Projection:
 
 
 def format_penalty(penalty: Penalty) -> str:
-    """Return a penalty in words: ``l2 0.5 of net (fit 'weight$')``."""
+    """Return a penalty in words: ``l2 0.5 of net (match: weight$)``."""
     numbers = (f"{name} {format_number(value)}" for name, value in (("l1", penalty.l1), ("l2", penalty.l2)) if value)
     what = penalty.function or " + ".join(numbers) or "nothing"
     return f"{what} of {penalty.model}{_format_match(penalty.match)}"
@@ -71,4 +71,4 @@ def format_number(number: float | Scheduled) -> str:
 
 def _format_match(match: str | None) -> str:
     """Return which parameters are meant."""
-    return "" if match is None else f" (fit '{match}')"
+    return "" if match is None else f" (match: {match})"

@@ -196,6 +196,7 @@ class Windows:
             window=window,
             models=models,
             output=output,
+            divisor=accumulate.divisor,
             filled=filled,
             may_miss=may_miss,
         )

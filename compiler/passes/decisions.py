@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from compiler.ir.instructions import Instruction
+from compiler.ir.instructions import Forward, Gradient, Instruction
 from compiler.ir.step_graph import Because, Decision, Edge, StepGraph
 from compiler.passes.flags import is_recomputed, path_masks
 from compiler.passes.hazards import place_of
@@ -128,7 +128,7 @@ def _find_gradient(view: View, name: str) -> Iterator[Decision]:
         yield Decision(code="RECOMPUTE", subject=graph.nodes[name].op, text=text, because=because, node=name)
     outer = graph.flags.created.get(name)
     if outer is not None:
-        text = f"{graph.nodes[name].label} is recorded itself: {graph.nodes[outer].label} differentiates it"
+        text = f"{graph.nodes[name].label} records its own graph: {graph.nodes[outer].label} differentiates it"
         because = (Because(edge="data", op=graph.nodes[outer].op, place=graph.nodes[outer].place),)
         yield Decision(code="CREATE_GRAPH", subject=graph.nodes[name].op, text=text, because=because, node=name)
 
@@ -147,9 +147,16 @@ def _find_use(view: View, name: str) -> Iterator[Decision]:
         whose = f"{node.called}'s buffers"
         text = f"{node.label} runs on clones of {whose}: a later gradient needs them after they are written"
         yield Decision(code="SNAPSHOT", subject=node.op, text=text, node=name)
+    elif isinstance(node, Forward) and node.snapshot == "all":
+        text = f"{node.label} runs on clones of {node.called}: it says `snapshot: true`"
+        yield Decision(code="SNAPSHOT", subject=node.op, text=text, node=name)
     for value in (use.value for use in node.uses):
         if (value, name) in graph.flags.detached:
-            text = f"{node.label} takes {value} detached: no gradient flows back through it here"
+            is_target = isinstance(node, Gradient) and value in node.values
+            why = (
+                "its gradient is what is asked for, and goes no further back" if is_target else "no gradient flows back"
+            )
+            text = f"{node.label} takes {value} detached: {why}" + ("" if is_target else " through it here")
             yield Decision(code="DETACH", subject=node.op, text=text, node=name)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from compiler.ir.cell import CellVersion
 from compiler.ir.diagnose import place_in
@@ -13,7 +13,7 @@ from compiler.passes.policies import POLICIES, Policy
 from compiler.passes.schedule import is_update
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.formula import Lines
-from compiler.plan.text import cells_of
+from compiler.plan.text import cells_of, flags_of
 from graphspec.diagnostics import escape
 
 
@@ -22,6 +22,7 @@ def explain_op(plan: CompiledStep, op: str) -> str:
     place = place_in(plan.spec.span("ops", op, key=True))
     text = [f"{op}: {plan.spec.ops[op].kind}" + (f" ({place})" if place else "")]
     explained: dict[tuple[str, ...], list[str]] = {}
+    numbers: dict[str, list[int]] = {}
     for function, graph in plan.graphs.items():
         sentences: list[str] = []
         instructions = find_instructions(plan, graph, function)
@@ -30,17 +31,52 @@ def explain_op(plan: CompiledStep, op: str) -> str:
         for number, name in enumerate(sequence, start=1):
             node, instruction = graph.nodes[name], instructions[name]
             if node.op == op:
-                versions = cells_of(lines.find(instruction))
-                cells = f"  [{versions}]" if versions else ""
-                what = f"{instruction.kind()} {lines.write(instruction)}{cells}"
-                sentences.append(f"{number} of {len(sequence)}: {what}")
+                numbers.setdefault(function, []).append(number)
+                sentences.append(_write_line(lines, instruction))
                 policy = POLICIES[plan.program.order]
                 said = (*explain_node(graph, node, policy), *_explain_neighbours(graph, node))
                 sentences += [f"  {sentence}" for sentence in said]
         explained.setdefault(tuple(sentences) or ("does not run",), []).append(function)
     for said, functions in explained.items():
-        text += ["", f"in {', '.join(functions)}", *(f"  {sentence}" for sentence in said)]
+        places = (f"{each} ({_name_lines(numbers[each])})" if each in numbers else each for each in functions)
+        text += ["", f"in {', '.join(places)}", *(f"  {sentence}" for sentence in said)]
     return "\n".join(map(escape, text)) + "\n"
+
+
+def explain_model(plan: CompiledStep, model: str) -> str:
+    """Return which lines read and write a model, by the functions in which they do."""
+    place = place_in(plan.spec.span("models", model, key=True))
+    text = [f"{model}: model" + (f" ({place})" if place else "")]
+    found: dict[tuple[str, ...], list[str]] = {}
+    for function, graph in plan.graphs.items():
+        instructions = find_instructions(plan, graph, function).values()
+        lines = Lines.of(instructions)
+        rows = tuple(
+            _write_line(lines, each)
+            for each in instructions
+            if each.has_line and any(_touches(part, model) for part in lines.find(each))
+        )
+        found.setdefault(rows or ("nothing reads or writes it",), []).append(function)
+    for rows, functions in found.items():
+        text += ["", f"in {', '.join(functions)}", *(f"  {row}" for row in rows)]
+    return "\n".join(map(escape, text)) + "\n"
+
+
+def _touches(instruction: Instruction, model: str) -> bool:
+    """Return whether an instruction reads or writes the weights or buffers of a model."""
+    cells = (at.at.cell for at in (*instruction.reads, *instruction.writes))
+    return any(model in cell.owners for cell in cells if cell.kind in ("params", "tied", "buffers"))
+
+
+def _write_line(lines: Lines, instruction: Instruction) -> str:
+    """Return a line with the versions that it reads and writes, and what is special about it, as a plan has it."""
+    line = lines.find(instruction)
+    notes = (cells_of(line), ", ".join(flag for each in line for flag in flags_of(each)))
+    return f"{instruction.kind()} {lines.write(instruction)}" + "".join(f"  [{note}]" for note in notes if note)
+
+
+def _name_lines(numbers: Sequence[int]) -> str:
+    return f"line{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
 
 
 def explain_node(graph: StepGraph, node: Instruction, policy: Policy) -> Iterator[str]:
@@ -52,9 +88,9 @@ def explain_node(graph: StepGraph, node: Instruction, policy: Policy) -> Iterato
     if chosen is not None and not is_deferred:
         yield f"{node.label} does not run early: {chosen.text}"
     elif is_update(node) and not is_deferred:
-        yield f"{node.label} follows its gradient at once: no later instruction reads what it overwrites"
+        yield f"{node.label} is not deferred: nothing that comes after its gradient still reads what it overwrites"
     for read in node.reads if node.called is not None else ():
-        why = explain_version(graph, read.at)
+        why = explain_version(graph, read.at, node.id)
         if why:
             yield f"reads {read}{why}"
 
@@ -70,10 +106,10 @@ def _explain_neighbours(graph: StepGraph, node: Instruction) -> Iterator[str]:
         yield f"before {graph.nodes[edge.after].label} ({edge.hazard.value}): {edge.why}"
 
 
-def explain_version(graph: StepGraph, at: CellVersion) -> str:
+def explain_version(graph: StepGraph, at: CellVersion, reader: str = "") -> str:
     """Return why a read sees a version, as the end of a sentence; empty where no other op writes the cell."""
     writers = graph.writers.get(at.cell, ())
-    seen, unseen = writers[: at.version], writers[at.version :]
+    seen, unseen = writers[: at.version], tuple(name for name in writers[at.version :] if name != reader)
     if seen:
         return f": it comes after {_ops(graph, seen)}"
     return f", as at the start of the step: no `after` puts it after {_ops(graph, unseen)}" if unseen else ""

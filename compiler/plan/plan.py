@@ -121,14 +121,17 @@ class Plan(CompiledStep):
         return diagram.export_network(graphs[chosen])
 
     def explain(self, op: str | None = None) -> str:
-        """Return when an op runs and why, as text; without an op, a summary of the step.
+        """Return when an op runs and why, as text; of a model what reads and writes it; without a name, a summary.
 
         Raises KeyError with suggestions for an unknown op.
 
         >>> print(plan.explain("step_d").splitlines()[0])
         step_d: update (simultaneous-gan.yaml:25:3)
         """
-        return summary.summarize(self) if op is None else explain.explain_op(self, self._find_op(op))
+        if op is None:
+            return summary.summarize(self)
+        is_model = op in self.spec.models and op not in self.spec.ops
+        return explain.explain_model(self, op) if is_model else explain.explain_op(self, self._find_op(op))
 
     def why_not(self, op: str, way: why_not.Way) -> str:
         """Return what would go wrong if an op wrote `earlier` or `later` than it does, as text.

@@ -85,7 +85,7 @@ def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:
 
 
 def format_group(row: GroupRow) -> str:
-    """Return a group in words: `net: 0.bias, 2.bias: weight_decay 0 (fit 'bias$')`."""
+    """Return a group in words: `net: 0.bias, 2.bias: weight_decay 0 (match: bias$)`."""
     group = row.group
     changes = {
         "frozen": group.frozen,
@@ -95,7 +95,7 @@ def format_group(row: GroupRow) -> str:
     }
     text = ", ".join(change for change, is_made in changes.items() if is_made) or "as the others"
     names = "what the class calls so" if row.parameters is None else ", ".join(row.parameters)
-    return f"{row.model}: {names}: {text} (fit '{group.match}')"
+    return f"{row.model}: {names}: {text} (match: {group.match})"
 
 
 def format_change(number: float | ScheduleDecl) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from compiler.ir.program import ModeProgram, OptimizerDecl
@@ -16,7 +16,8 @@ from graphspec.diagnostics import escape
 WAITING = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "MERGE")
 """Decisions that cost something, or move an update."""
 WAITS = "what waits, is kept or is cloned"
-NOTHING_WAITS = "no update is deferred, no graph is kept, and nothing is cloned"
+NOTHING = {"no update is deferred": "DEFER", "no graph is kept": "RETAIN", "nothing is cloned": "SNAPSHOT"}
+"""What is said where no decision has a code."""
 DIGITS = "123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -28,9 +29,17 @@ def summarize(plan: CompiledStep) -> str:
     for title, entries in list_sections(plan, mode).items():
         width = 13 if title == WAITS else 2 + max(map(len, dict(entries)), default=0)
         lines += ["", title, *(f"  {name:<{width}}{text}" for name, text in entries)] if entries else []
-    if not list_sections(plan, mode)[WAITS]:
-        lines += ["", NOTHING_WAITS]
+    waiting = list_sections(plan, mode)[WAITS]
+    nothing = name_nothing(waiting)
+    lines += ([f"  {nothing}"] if waiting else ["", nothing]) if nothing else []
     return "\n".join(map(escape, lines)) + "\n"
+
+
+def name_nothing(waiting: Sequence[tuple[str, str]]) -> str:
+    """Return what no decision says: `no update is deferred and nothing is cloned`."""
+    codes = dict(waiting)
+    *most, last = [text for text, code in NOTHING.items() if code not in codes] or [""]
+    return f"{', '.join(most)}{',' if most[1:] else ''} and {last}" if most else last
 
 
 def find_summarized(plan: CompiledStep) -> ModeProgram:
@@ -85,7 +94,7 @@ def _format_optimizer(optimizer: OptimizerDecl) -> str:
 def _list_writes(plan: CompiledStep, mode: ModeProgram) -> Iterator[tuple[str, str]]:
     """Yield every op that writes, with the steps in which it does."""
     for op, when in find_moments(plan, mode).items():
-        yield op, f"{_describe(plan.spec.ops[op])}, {when}"
+        yield op, f"{_describe(op, plan.spec.ops[op])}, {when}"
 
 
 def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
@@ -102,15 +111,15 @@ def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
     return moments
 
 
-def _describe(op: Op) -> str:
+def _describe(name: str, op: Op) -> str:
     """Return in words what an op writes, and from what."""
     match op:
         case UpdateOp():
             source = op.loss or ", ".join(op.gradients or ())
-            window = f", {op.window} steps each" if op.window > 1 else ""
+            window = f" of {op.window} steps" if op.window > 1 else ""
             return f"{', '.join(op.update)} from {source}{window}"
         case EmaOp():
-            return f"{op.into or 'an average'} from {op.ema}"
+            return f"{op.target(name)} from {op.ema}"
         case AssignOp():
             return f"{op.assign} from {op.value}"
         case _:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from math import inf
 
 from compiler.ir.instructions import Commit, Emit, Instruction, Release
 from compiler.ir.program import Function
@@ -12,9 +13,10 @@ from compiler.ir.value import Read, Ref, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.formula import Lines, find_lines
+from compiler.plan.overflow import describe_overflow
 from compiler.plan.settings import find_groups, format_group, format_optimizer
 from compiler.plan.timetable import describe_moments, find_applied, find_schedules, format_entry
-from compiler.plan.turns import describe_turns
+from compiler.plan.turns import describe_turns, find_first
 from compiler.plan.waits import find_waits
 from graphspec.diagnostics import escape
 
@@ -64,6 +66,7 @@ def print_plan(plan: CompiledStep, mode: str) -> str:
     ]
     sections: dict[str, Iterable[str]] = {
         "optimizers": map(format_optimizer, find_applied(program, mode)),
+        "overflow": describe_overflow(plan, mode),
         "groups": map(format_group, find_groups(program, mode)),
         "schedules": schedules,
         "moments": describe_moments(plan, mode),
@@ -96,10 +99,14 @@ class Table:
 
 
 def _print_functions(plan: CompiledStep, mode: str) -> Iterator[str]:
-    """Yield the functions of a mode: those that differ little from an earlier one by their differences."""
-    turns = describe_turns(plan.program.mode(mode), plan.program)
+    """Yield the functions of a mode, as steps first take them: those that differ little from an earlier one by that."""
+    turns, first = (
+        describe_turns(plan.program.mode(mode), plan.program),
+        find_first(plan.program.mode(mode), plan.program),
+    )
+    functions = plan.program.mode(mode).functions
     whole: list[Table] = []
-    for function in plan.program.mode(mode).functions:
+    for function in sorted(functions, key=lambda each: first.get(each.name, inf)):
         yield ""
         yield f"{function.name}  ({describe_function(plan, function, turns.get(function.name, ''))})"
         table = Table(function=function, rows=tuple(_find_rows(plan, function)))

@@ -57,7 +57,7 @@ class Turns:
         steps = [step for step, name in enumerate(self.names, start=1) if name in chosen]
         if not steps:
             # What counts the writes of an average falls behind its source's other clocks only where one is skipped.
-            return "only after skipped updates" if self.is_whole else f"after step {FARTHEST:,}"
+            return "only after a skipped update" if self.is_whole else f"after step {FARTHEST:,}"
         runs = [*_find_runs(steps)]
         if len(runs) == 1 and steps[-1] == len(self.names) and self.is_whole:
             return "every step" if steps[0] == 1 else f"from step {steps[0]} on"
@@ -84,6 +84,12 @@ def describe_turns(mode: ModeProgram, program: Program) -> dict[str, str]:
     """Return by function in which steps it runs: `steps 1, 9, 17, ...`; nothing for a mode with one function."""
     turns = count_turns(mode, program) if len(mode.functions) > 1 else None
     return {} if turns is None else {function.name: turns.describe((function.name,)) for function in mode.functions}
+
+
+def find_first(mode: ModeProgram, program: Program) -> dict[str, int]:
+    """Return the first step that takes each function; without those that no step takes as long as none is skipped."""
+    turns = count_turns(mode, program) if len(mode.functions) > 1 else None
+    return {} if turns is None else {name: turns.names.index(name) for name in dict.fromkeys(turns.names)}
 
 
 def _find_runs(steps: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -28,16 +28,16 @@ def complete_spec_or_code(incomplete: str) -> list[str]:
     return [*codes, *complete_spec(incomplete)]
 
 
-def complete_op(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ops of the spec on the command line."""
+def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the ops and models of the spec on the command line."""
     from graphspec.load import load
 
     spec = ctx.params.get("spec")
     try:
-        ops = load(Path(spec)).ops if spec is not None else ()
+        found = None if spec is None else load(Path(spec))
     except (SpecError, OSError):
         return []
-    return keep(ops, incomplete)
+    return [] if found is None else keep((*found.ops, *found.models), incomplete)
 
 
 def complete_run(incomplete: str) -> list[str]:

@@ -20,7 +20,7 @@ from graphspec.analysis.scope import find_expression
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
 from runtime.cli.bundled import find_bundled
-from runtime.cli.completion import complete_op, complete_spec, complete_spec_or_code
+from runtime.cli.completion import complete_name, complete_spec, complete_spec_or_code
 from runtime.cli.options import Backend, BackendOption, Mode, Order, OrderOption, Output, Overrides, Root, SpecPath
 from runtime.folder import cannot_write
 from runtime.problems import problem
@@ -163,7 +163,7 @@ def find_page(code: str) -> str | None:
 OpName: TypeAlias = Annotated[
     str | None,
     typer.Argument(
-        metavar="[OP]", autocompletion=complete_op, help="The name of an op of the spec; without one, a summary."
+        metavar="[NAME]", autocompletion=complete_name, help="An op or a model of the spec; without one, a summary."
     ),
 ]
 
@@ -198,7 +198,7 @@ def explain(
     output: Output = None,
     root: Root = None,
 ) -> None:
-    """Tell why an op stands where it stands in the step, summarize a step, or show the page of a code."""
+    """Tell why an op stands where it stands, or what touches a model; summarize a step; show the page of a code."""
     page = None if op is not None or spec.exists() else find_page(str(spec))
     if page is not None:
         deliver(page, output)

@@ -71,7 +71,7 @@ CASES = {
     "plan two.yaml --order l": ["listed", "latest"],
     "check sp": ["specs/more/", "specs/one.yaml", "specs/two.json"],
     "fmt n": [],
-    "explain two.yaml ": ["output", "error", "learn"],
+    "explain two.yaml ": ["output", "error", "learn", "net"],
     "explain broken.yaml ": [],
     "explain GS10": [f"GS10{n}" for n in range(1, 10)],
     "eval ru": ["runs/a", "runs/b", "runs/none/"],

@@ -28,8 +28,8 @@ def plan_of(fields, optimizer="sgd", backend="torch"):
 
 def test_a_plan_tells_who_is_in_which_group():
     plan = plan_of("groups: [{match: bias$, weight_decay: 0}, {match: ^0.weight, frozen: true}]")
-    assert "net: 0.bias, 2.bias: weight_decay 0 (fit 'bias$')" in plan.text()
-    assert "net: 0.weight: frozen (fit '^0.weight')" in plan.text()
+    assert "net: 0.bias, 2.bias: weight_decay 0 (match: bias$)" in plan.text()
+    assert "net: 0.weight: frozen (match: ^0.weight)" in plan.text()
     assert [row["parameters"] for row in plan.to_json()["groups"]] == [["0.bias", "2.bias"], ["0.weight"]]
     assert plan.to_json("eval")["groups"] == []
 
@@ -37,7 +37,7 @@ def test_a_plan_tells_who_is_in_which_group():
 def test_of_a_class_only_the_built_step_knows():
     text = SPEC.replace("layers: [{linear: 4}, tanh, {linear: 4}]", "class: a:B").replace("OPTIMIZER", "sgd")
     plan = compile_step(load(text.replace("FIELDS", "groups: [{match: bias$, lr_scale: 2}]")))
-    assert "net: what the class calls so: lr times 2 (fit 'bias$')" in plan.text()
+    assert "net: what the class calls so: lr times 2 (match: bias$)" in plan.text()
     assert plan.to_json()["groups"][0]["parameters"] is None
 
 
@@ -49,7 +49,7 @@ def test_a_plan_tells_penalties_and_constraints():
     transform, apply = instructions["transform"], instructions["apply"]
     assert transform["penalties"] == ["l1 0.1 + l2 0.5 of net"]
     assert transform["reads"] == ["net.params@0"]
-    assert apply["constraints"] == ["net to clip [-1, 1]", "net to max_norm 2 over 1 (fit 'weight')"]
+    assert apply["constraints"] == ["net to clip [-1, 1]", "net to max_norm 2 over 1 (match: weight)"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_plan_tells_the_schedules_of_groups_penalties_and_constraints() -> Non
     fields = fields.replace("MOVING", MOVING)
     text = plan_of(fields).text()
     told = "linear from 2 to 1 over 10 updates"
-    assert f"lr times {told} (fit 'bias')" in text
+    assert f"lr times {told} (match: bias)" in text
     assert f"net.groups.0.lr_scale: {told} (counts updates applied)" in text
     for place in ("regularizer.0.l2", "constraint.0.max_norm"):
         assert f"step.net.{place}: {told} (counts updates applied by the optimizer of net)" in text

@@ -163,7 +163,6 @@ def test_a_name_that_is_no_op_of_its_own_is_explained_by_those_that_are():
     for name, words in {
         "a": "'a' uses a block: explain one of its ops, a.out, a.far",
         "center": "'center' is a state of centered, and no op; the ops that name it: a.far, moved, move",
-        "net": "'net' is a model of centered, and no op; the ops that name it: a.out, step",
     }.items():
         with pytest.raises(KeyError) as caught:
             plan.explain(name)

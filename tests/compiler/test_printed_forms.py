@@ -32,6 +32,34 @@ def test_the_text_says_when_no_update_is_deferred():
     assert "  no update is deferred" in str(program("dcgan")).splitlines()
 
 
+def test_the_text_tells_how_the_loss_scale_moves_and_what_holds_each_update():
+    prelude = """graphspec: 1
+name: held
+inputs: {x: {shape: [batch, 2]}}
+models: {a: {layers: [{linear: 1}], optimizer: sgd}, b: {like: a, optimizer: sgd}, c: {like: a, optimizer: sgd}}
+precision: {loss_scale: {initial: 1024, growth_steps: 2000}}
+"""
+    ops = """
+  fa: {forward: a, inputs: x}
+  fb: {forward: b, inputs: x}
+  fc: {forward: c, inputs: x}
+  step_a: {update: a, loss: "mse(fa, 0.0)"}
+  step_b: {update: b, loss: "mse(fb, 0.0)", accumulate: 4}
+  step_c: {update: c, loss: "mse(fc, 0.0)", on_overflow: own, accumulate: {steps: 2, on_nonfinite: window}}
+"""
+    moves = "times 0.5 after an overflow, times 2 after 2,000 steps without one"
+    both = "gradients of step_a or step_b are not finite"
+    assert str(compiled(ops, prelude=prelude)).split("\n\noverflow\n")[1].splitlines() == [
+        f"  the loss scale is 1024 at first, {moves}, and never below 1",
+        f"  step_a is held if {both}",
+        f"  step_b leaves a step out of its window if {both}; it is held if no step is left",
+        "  step_c is held if gradients of step_c are not finite in any step of its window",
+    ]
+    fixed = prelude.replace("{initial: 1024, growth_steps: 2000}", "512")
+    assert "overflow\n  the loss scale is 512 in every step\n" in str(compiled(ops, prelude=fixed))
+    assert "overflow\n" not in str(program("dcgan"))
+
+
 def test_the_text_tells_warnings_and_assumptions():
     prelude = "graphspec: 1\nname: s\ninputs: {x: {}, y: {}}\nmodels:\n  a: {class: 'zoo:A', optimizer: sgd}\n"
     ops = """
@@ -56,7 +84,7 @@ def test_an_explanation_gives_place_versions_and_every_reason():
 
 def test_an_explanation_of_an_update_that_need_not_wait_says_so():
     text = program("dcgan").explain("step_d")
-    assert "apply step_d follows its gradient at once" in text
+    assert "apply step_d is not deferred: nothing that comes after its gradient still reads what it overwrites" in text
     assert "before forward judged (declared): judged is declared `after: step_d`" in text
 
 
@@ -117,7 +145,21 @@ def test_an_explanation_of_a_forward_says_which_writes_it_sees():
 def test_an_explanation_tells_the_functions_in_which_an_op_does_not_run():
     text = program("td3").explain("step_actor")
     assert "in train_step_1, eval_step\n  does not run" in text
-    assert "in train_step_2\n" in text
+    assert "in train_step_2 (lines 25, 26)\n" in text
+
+
+def test_an_explanation_of_a_model_lists_what_reads_and_writes_it():
+    text = program("dcgan").explain("discriminator")
+    title, train, evaluation = text.split("\n\n")
+    assert title == "discriminator: model (dcgan.yaml:7:3)"
+    assert [line.split()[:2] for line in train.splitlines()[1:]] == [
+        ["forward", "on_real"],
+        ["forward", "on_fake"],
+        ["apply", "discriminator"],
+        ["forward", "judged"],
+    ]
+    assert "  apply discriminator <- discriminator.optimizer(step_d)  [discriminator.params@0 -> @1]" in train
+    assert {line.split()[0] for line in evaluation.splitlines()[1:]} == {"forward"}
 
 
 def test_the_explanation_of_an_unknown_op_suggests_one():

@@ -68,13 +68,15 @@ precision: {loss_scale: dynamic}
     )
     found = compile_step(load(text, ["ops.step.every=2", "ops.follow.every=2"])).text()
     told = dict(re.findall(r"\(writes: (.*?); (.*?)\)", found))
-    assert told == {
+    expected = {
         "nothing": "steps 1, 3, 5, ...",
         "step": "steps 2, 6, 10, ...",
         "step, follow, fourth": "steps 4, 8, 12, ...",
-        "step, follow": "only after skipped updates",
-        "step, fourth": "only after skipped updates",
+        "step, follow": "only after a skipped update",
+        "step, fourth": "only after a skipped update",
     }
+    # as steps first take them
+    assert list(told.items()) == list(expected.items())
 
 
 def test_where_the_number_of_a_step_does_not_tell_nothing_is_said():
@@ -94,6 +96,10 @@ def test_a_summary_tells_what_trains_when_and_what_waits():
     assert "steps 1 to 16: 1 2 1 2 1 2 1 2 1 2 1 2 1 2 1 2" in seldom
     assert "  follow  slow from net, in steps 2, 4, 6, ..." in seldom
     assert "no update is deferred, no graph is kept, and nothing is cloned" in seldom
+    assert lines[-1] == "  nothing is cloned"
+    cloned = "  SNAPSHOT     forward out runs on clones of net: it says `snapshot: true`"
+    both = compile_step(load(SELDOM, ["ops.out.snapshot=true"])).explain().splitlines()
+    assert both[-2:] == [cloned, "  no update is deferred and no graph is kept"]
 
 
 def test_why_not_names_what_would_go_wrong():

@@ -146,7 +146,7 @@ def test_a_loss_that_is_seen_to_be_a_mean_costs_no_further_gradient(backend: str
     step, moved, _ = train(text, backend)
     functions = step.plan.program.mode("train").functions
     assert [sum(each.kind() == "gradient" for each in function.instructions) for function in functions] == [1, 1]
-    assert "for every row" in step.plan.text()
+    assert "step.collected = step window / rows" in step.plan.text()
     assert np.allclose(moved, 0.1 * 0.5 * ALL, atol=1e-15)
 
 
@@ -155,7 +155,7 @@ def test_what_is_not_seen_is_found_out_in_every_step(backend: str) -> None:
     for loss, expected in ((KEPT, OWN - 0.5 * ALL), (PLAIN, 0.5 * ALL)):
         text = TWO.replace(KEPT, loss).replace("{x: {shape: [batch, 3]}, mask: {shape: [batch, 1]}}", free)
         step, moved, _ = train(text, backend)
-        assert "for every element that fit keeps" in step.plan.text()
+        assert ".collected = step.of.fit window / elements" in step.plan.text()
         assert np.allclose(moved, 0.1 * expected, atol=1e-15)
 
 
@@ -285,7 +285,7 @@ def test_a_mean_over_sequences_takes_its_weight_and_values(backend: str) -> None
     step, moved, outputs = train(SONGS, backend, ("ops.fit.weight=3.0",), songs())
     assert np.allclose(moved, 0.3 * EVERY, atol=1e-15)
     assert [float(each["fit"]) for each in outputs] == [3 * 6 * value for _, _, value in SIZES]
-    assert "for every element that fit keeps" in step.plan.text()
+    assert "step.collected = step window / elements" in step.plan.text()
 
 
 def test_a_mean_whose_shape_is_not_known_counts_its_elements(backend: str) -> None:
@@ -295,7 +295,7 @@ def test_a_mean_whose_shape_is_not_known_counts_its_elements(backend: str) -> No
 
 def test_sizes_that_are_told_count_by_rows(backend: str) -> None:
     step = build_step(SONGS.replace("length", "5"), backend)
-    assert "for every row" in step.plan.text()
+    assert "step.collected = step window / rows" in step.plan.text()
     assert "sum_and_count" not in step.source
 
 

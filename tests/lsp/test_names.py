@@ -53,7 +53,7 @@ HOVER = {
     "an update": ("step_actor: {", 1, [
         "`step_actor.loss`: [] float32",
         "forward now.told still reads actor.params@0",
-        "apply step_actor follows its gradient at once", "writes in every step"]),
+        "apply step_actor is not deferred", "writes in every step"]),
     "a variable": ("${tau}", 3, ["`tau`: a variable, `0.005`", "value: `0.005`"]),
     "a block": ("policy, inputs: [next", 1, ["`middle`, `action`, `log_p`", "used by `next`, `now`"]),
     "a key": ("forward: critic_1", 2, ["The model that is called."]),

@@ -25,6 +25,8 @@ from compiler.ir.value import (
 
 Guard: TypeAlias = Literal["none", "drop", "window"]
 """What a gradient set that is not committed costs a window: nothing, itself, or all of it."""
+Divisor: TypeAlias = Literal["rows", "elements", "steps", ""]
+"""What a mean divides by: how many of these the window has counted; a sum by nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +71,18 @@ class Accumulate(Effect):
         return ("batch",) if self.reduce == "mean" else ()
 
     @property
+    def divisor(self) -> Divisor:
+        """Return what the window counts, to divide by; nothing for a sum."""
+        counted: dict[str, Divisor] = {"mean": "rows", "steps": "steps", "sum": ""}
+        return "elements" if self.count else counted[self.reduce]
+
+    @property
     def phrase(self) -> str:
         """Return what is added to the window."""
-        counted = " for every row" if self.count or self.reduce == "mean" else ""
-        if self.count and self.gradients:
-            counted = f" for every element that {self.counted} keeps"
-        return f"{self.window} window <- + {self.gradients or 'nothing'}{counted}"
+        if self.gradients is None:
+            return f"{self.window} window <- + nothing, its rows counted"
+        weight = f" of {self.count} elements" if self.count else " * rows" if self.reduce == "mean" else ""
+        return f"{self.window} window <- + {self.gradients}{weight}"
 
     def export(self) -> Object:
         """Return what is added, and how it counts."""
@@ -89,6 +97,7 @@ class TakeAccumulated(InstructionBase):
     window: str
     models: tuple[str, ...]
     output: str
+    divisor: Divisor
     filled: str = ""
     """The verdict whether the window holds anything, where its sets have verdicts."""
     may_miss: bool = False
@@ -116,7 +125,8 @@ class TakeAccumulated(InstructionBase):
     @property
     def phrase(self) -> str:
         """Return what is taken out of the window."""
-        return f"{', '.join(self.defines)} = all of {self.window} window"
+        filled = f", {self.filled} = is there any" if self.filled else ""
+        return f"{self.output} = {self.window} window{self.divisor and ' / '}{self.divisor}{filled}"
 
     @property
     def title(self) -> str:

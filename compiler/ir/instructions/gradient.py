@@ -125,7 +125,11 @@ class Gradient(InstructionBase):
     @property
     def flags(self) -> tuple[str, ...]:
         """Return what happens to the graph, and the parameters it leaves out."""
-        named = {"retain_graph": self.retain_graph, "create_graph": self.create_graph, "scaled": self.scaled}
+        named = {
+            "retain_graph": self.retain_graph,
+            "create_graph": self.create_graph,
+            "loss scaled, result unscaled": self.scaled,
+        }
         return (*list_set(named), *dict.fromkeys(f"without {format_frozen(each)}" for each in self.frozen))
 
     def export(self) -> Object:

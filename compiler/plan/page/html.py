@@ -17,7 +17,7 @@ from compiler.plan.json import export_plan
 from compiler.plan.page.layout import Does, Lane, Mark, Picture, Row, Storage, lay_out
 from compiler.plan.page.svg import HEAD, Rails, describe_marks, list_flags, phrase_of
 from compiler.plan.page.tags import PALETTE, escape_text, read_asset, tag, write_palette
-from compiler.plan.summary import NOTHING_WAITS, find_summarized, list_sections
+from compiler.plan.summary import WAITS, find_summarized, list_sections, name_nothing
 from compiler.plan.text import describe_function
 from compiler.plan.turns import describe_turns, find_first_turns
 from graphspec.diagnostics import Span
@@ -143,7 +143,8 @@ def _write_summary(plan: CompiledStep) -> str:
     sections: list[str] = []
     for title, entries in list_sections(plan, find_summarized(plan)).items():
         rows = (tag("dt", escape_text(name)) + tag("dd", escape_text(text)) for name, text in entries)
-        body = tag("dl", *rows) if entries else tag("p", escape_text(NOTHING_WAITS))
+        nothing = name_nothing(entries) if title == WAITS else ""
+        body = (tag("dl", *rows) if entries else "") + (tag("p", escape_text(nothing)) if nothing else "")
         sections.append(tag("h3", escape_text(title)) + body)
     extra = {
         "not counted yet": [each.message for each in plan.pending],

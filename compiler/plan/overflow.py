@@ -1,0 +1,42 @@
+"""Overflow in words: how the loss scale moves, and which updates are held by gradients that are not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.ir.instructions import Accumulate, Apply, CheckFinite
+from compiler.ir.program import LossScaleDecl
+from compiler.plan.compiled_step import CompiledStep
+from graphspec.declare.ops import UpdateOp
+
+
+def describe_overflow(plan: CompiledStep, mode: str) -> Iterator[str]:
+    """Yield how the loss scale of a mode moves, and for every update whose gradients hold it."""
+    program = plan.program
+    instructions = [each for function in program.mode(mode).functions for each in function.instructions]
+    judged = {each.output: each.op for each in instructions if isinstance(each, CheckFinite)}
+    if judged and program.loss_scale is not None:
+        yield f"the loss scale is {_describe_scale(program.loss_scale)}"
+    held: dict[str, dict[str, None]] = {}
+    for instruction in instructions:
+        if isinstance(instruction, Apply | Accumulate) and instruction.commits:
+            verdicts = (name for way in instruction.commits for name in way if name in judged)
+            held.setdefault(instruction.op, {}).update(dict.fromkeys(judged[name] for name in verdicts))
+    for name, others in held.items():
+        op, overflow = plan.spec.ops[name], f"gradients of {' or '.join(others)} are not finite"
+        if not isinstance(op, UpdateOp) or op.accumulate is None or op.window == 1:
+            yield f"{name} is held if {overflow}"
+        elif op.accumulate.on_nonfinite == "drop":
+            yield f"{name} leaves a step out of its window if {overflow}; it is held if no step is left"
+        else:
+            yield f"{name} is held if {overflow} in any step of its window"
+
+
+def _describe_scale(scale: LossScaleDecl) -> str:
+    """Return how a loss scale begins and moves: `1024 at first, times 0.5 after an overflow, ...`."""
+    if scale.is_fixed:
+        return f"{scale.initial:g} in every step"
+    moves = (
+        f"times {scale.backoff_factor:g} after an overflow, times {scale.growth_factor:g} after {scale.growth_steps:,}"
+    )
+    return f"{scale.initial:g} at first, {moves} steps without one, and never below {scale.min_scale:g}"
