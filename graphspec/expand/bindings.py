@@ -6,7 +6,7 @@ the document. Every op says itself which of its words are names of something els
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -222,7 +222,10 @@ class _Binder:
         """Return a copied op with its names bound, and with the common fields of its use."""
         op, data = parse_op(self._ops[name]), self._ops[name]
         if op is None or not isinstance(data, dict):
-            self._explain(name)
+            try:  # its names are not bound, so nothing else is checked
+                check_part(_Ops, {"ops": {name: self._ops[name]}}, self._document)
+            except SpecError as error:
+                self._problems.extend(error.diagnostics)
             return data
         for reference in op.references():
             data = _put(data, reference.path, self._resolve(reference, name, scope))
@@ -268,18 +271,15 @@ class _Binder:
             return scope.inputs[reference.name]
         if reference.role in MODELS or reference.name in self._models:
             return scope.op.models.get(reference.name, reference.name)
-        if reference.role == "state" or reference.name in self._states or reference.name in scope.block.inputs:
+        states = self._data.get("state")
+        is_state = reference.role == "state" or (isinstance(states, dict) and reference.name in states)
+        if is_state or reference.name in scope.block.inputs:
             return reference.name
         message = f"the block '{scope.use.block}' has no '{reference.name}'"
         label = did_you_mean(reference.name, (*scope.known, *scope.inputs))
         help = "a block reads its inputs and its own ops: add it to `inputs`, and let every use give it"
         self._report("GS065", message, ("ops", name, *reference.path), label=label, help=help)
         return reference.name
-
-    @property
-    def _states(self) -> Container[str]:
-        states = self._data.get("state")
-        return states if isinstance(states, dict) else ()
 
     @property
     def _models(self) -> Mapping[str, Plain]:
@@ -303,13 +303,6 @@ class _Binder:
                         message = f"'{use}' uses a block, and is no value itself"
                     self._report("GS065", message, ("ops", name, *reference.path), label=label, help=help)
         return self._follow_uses(data)
-
-    def _explain(self, name: str) -> None:
-        """Report what is wrong with a copied op that cannot be read: its names are not bound, so nothing else is."""
-        try:
-            check_part(_Ops, {"ops": {name: self._ops[name]}}, self._document)
-        except SpecError as error:
-            self._problems.extend(error.diagnostics)
 
     def _follow_uses(self, data: dict[str, Plain]) -> dict[str, Plain]:
         """Return an op that is after all ops of a use where it is after the use."""

@@ -85,13 +85,10 @@ def lay_out(document: Mapping[str, Tree], notes: Mapping[Path, Note] = _NO_NOTES
     brackets. What does not, or has comments in it, is opened one level: each of its parts is on a line of its own, or
     opened in turn; the fields of an op, and lists of names and numbers, continue in the next line instead.
     """
-    inner = {path[:length] for path, note in notes.items() if _says(note) for length in range(len(path))}
+    # An empty line alone is no comment.
+    said = [path for path, note in notes.items() if note.after or note.below or any(note.before)]
+    inner = {path[:length] for path in said for length in range(len(path))}
     return "\n".join(_Writer(notes=notes, opened=inner).write_document(document)) + "\n"
-
-
-def _says(note: Note) -> bool:
-    """Return whether there is a comment, not only an empty line."""
-    return bool(note.after or note.below or any(note.before))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +160,16 @@ class _Writer:
             case list():
                 yield head
                 for number, item in enumerate(value):
-                    yield from self._write_item(item, indent, (*path, number))
+                    place = (*path, number)
+                    is_long = place in self.opened or _is_block(item) or len(indent) + 2 + len(_flow(item)) > WIDTH
+                    if isinstance(item, dict) and item and is_long:
+                        lines = list(self._write_entries(item, indent + _INDENT, place))
+                        # A mapping begins on the line of the dash; a comment before its first part is before the item.
+                        lines[0] = f"{indent}- {lines[0].removeprefix(indent + _INDENT)}"
+                    else:
+                        lines = list(self._write(f"{indent}-", item, indent + _INDENT, place))
+                    is_open = is_long and isinstance(item, dict | list | Block)
+                    yield from self._annotate(lines, indent, place, is_open=is_open)
             case Block():
                 first, *rest = value.split("\n")
                 yield f"{head} {first}"
@@ -173,17 +179,6 @@ class _Writer:
                 yield from _fill(f"{head} ", _BREAK.split(quote(value)), indent)
             case _:
                 yield f"{head} {_flow(value)}"
-
-    def _write_item(self, item: Tree, indent: str, path: Path) -> Iterator[str]:
-        """Yield the lines of an item of a list."""
-        is_long = path in self.opened or _is_block(item) or len(indent) + 2 + len(_flow(item)) > WIDTH
-        if isinstance(item, dict) and item and is_long:
-            lines = list(self._write_entries(item, indent + _INDENT, path))
-            # A mapping begins on the line of the dash; a comment before its first part is before the item.
-            lines[0] = f"{indent}- {lines[0].removeprefix(indent + _INDENT)}"
-        else:
-            lines = list(self._write(f"{indent}-", item, indent + _INDENT, path))
-        yield from self._annotate(lines, indent, path, is_open=is_long and isinstance(item, dict | list | Block))
 
 
 def _is_block(value: Tree) -> bool:

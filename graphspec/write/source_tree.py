@@ -103,12 +103,6 @@ class SourceTree:
 
 def read_tree(text: str) -> SourceTree:
     """Return the values of a YAML text with their comments."""
-    tree = _read_values(text)
-    _Comments(text, tree).place()
-    return tree
-
-
-def _read_values(text: str) -> SourceTree:
     tree = SourceTree(root=Part(start=0))
     holder: Part | None = None
     keyed: Part | None = None
@@ -146,6 +140,7 @@ def _read_values(text: str) -> SourceTree:
                     part.leaf = _spell(event, text[start:end], part, tree)
     finally:
         parser.dispose()
+    _Comments(text, tree).place()
     return tree
 
 
@@ -264,7 +259,9 @@ class _Comments:
             return
         following = self._parts[place] if place < len(self._parts) else None
         mark = self._find_mark(position)
-        bracket = self._find_bracket(position, None if mark is None else mark[2])
+        bracket = None if mark is None else mark[2]  # the innermost value between brackets that the comment is in
+        while bracket is not None and not (bracket.in_brackets and bracket.start < position < bracket.end):
+            bracket = bracket.holder
         if bracket is not None:
             is_inside = following is not None and following.start < bracket.end
             if is_inside and following is not None:
@@ -279,12 +276,6 @@ class _Comments:
             following.before += lines
         else:
             (above or self._tree.root).below += lines
-
-    def _find_bracket(self, position: int, near: Part | None) -> Part | None:
-        """Return the innermost value between brackets that a position is in, from the part before it outward."""
-        while near is not None and not (near.in_brackets and near.start < position < near.end):
-            near = near.holder
-        return near
 
     def _find_above(self, last: Part, column: int) -> Part | None:
         """Return the part at whose end a comment in a column is: the innermost outside of brackets, not right of it."""
