@@ -237,21 +237,16 @@ def subscript(use: FunctionUse) -> tuple[TensorType, ...]:
             continue
         size = tensor.shape[axis]
         if isinstance(place, Slice):
-            shape.append(_slice_size(use, size, place, axis))
+            length = size if place == Slice() else _cut_size(size, place.start, place.stop)
+            if length == 0:
+                found = f"no element in `{place}` along axis {axis} of {tensor}"
+                raise use.wrong_option("at", found, "at least one element for `subscript`")
+            shape.append(length if place.step == 1 else divide(add(length, place.step - 1), place.step))
         elif isinstance(size, int) and not -size <= place < size:
             found = f"the index {place} for {size} elements along axis {axis} of {tensor}"
             raise use.wrong_option("at", found, f"an index from {-size} to {size - 1}")
         axis += 1
     return (TensorType((*shape, *tensor.shape[axis:]), tensor.dtype),)
-
-
-def _slice_size(use: FunctionUse, size: Dimension, taken: Slice, axis: int) -> Dimension:
-    """Return how many elements a slice takes along an axis."""
-    length = size if taken == Slice() else _cut_size(size, taken.start, taken.stop)
-    if length == 0:
-        found = f"no element in `{taken}` along axis {axis} of {use.tensor(0)}"
-        raise use.wrong_option("at", found, "at least one element for `subscript`")
-    return length if taken.step == 1 else divide(add(length, taken.step - 1), taken.step)
 
 
 def _cut_size(size: Dimension, start: int, stop: int | None) -> Dimension:

@@ -31,7 +31,8 @@ def write_page(plan: CompiledStep, mode: str) -> str:
     functions = program.mode(mode).functions
     pictures = [lay_out(plan, function) for function in functions]
     script = read_asset("page.js")
-    sizes = (len(program.models), "model"), (len(functions), "function"), (_count_lines(pictures), "line")
+    lines = sum(row.place >= 0 for picture in pictures for row in picture.rows)
+    sizes = (len(program.models), "model"), (len(functions), "function"), (lines, "line")
     counted = ", ".join(f"{number:,} {name}{'' if number == 1 else 's'}" for number, name in sizes)
     return read_asset(
         "page.html",
@@ -60,10 +61,6 @@ def write_style() -> str:
     )
     picture = read_asset("picture.css", **{name: f"var(--{name})" for name in PALETTE})
     return "\n".join((*themes, picture, read_asset("page.css")))
-
-
-def _count_lines(pictures: Sequence[Picture]) -> int:
-    return sum(row.place >= 0 for picture in pictures for row in picture.rows)
 
 
 def address_of(picture: Picture, row: Row | None = None) -> str:

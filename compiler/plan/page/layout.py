@@ -138,6 +138,7 @@ def list_rows(plan: CompiledStep, function: Function) -> list[Row]:
             node, parts = nodes.get(id(each), each.kind()), lines.find(each)
             marks = _sort_marks([*saved.get(node, ()), *(mark for part in parts for mark in _find_marks(part))])
             made = {value for part in parts for value in part.defines}
+            read = (value for part in parts for value in (*part.operands, *find_verdicts(part.commits)))
             row = Row(
                 node=node,
                 op=each.op,
@@ -147,25 +148,15 @@ def list_rows(plan: CompiledStep, function: Function) -> list[Row]:
                 home=next((mark.storage for mark in marks if mark.does not in ("reads", "back")), None),
                 marks=marks,
                 flags=tuple(dict.fromkeys(flag for part in parts for flag in flags_of(part))),
-                uses=tuple(dict.fromkeys(value for part in parts for value in _find_used(part) if value not in made)),
+                uses=tuple(dict.fromkeys(value for value in read if value not in made)),
                 makes=each.defines,
                 deferred=deferred.get(node, ""),
             )
             rows.append(row)
-    return [*_make_inputs(plan, rows), *rows]
-
-
-def _find_used(instruction: Instruction) -> tuple[str, ...]:
-    """Return the values that an instruction reads, and the verdicts under which it takes place."""
-    return (*instruction.operands, *find_verdicts(instruction.commits))
-
-
-def _make_inputs(plan: CompiledStep, rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the row of the inputs that the others read."""
     used = {value for row in rows for value in row.uses} - {value for row in rows for value in row.makes}
-    names = tuple(each.name for each in plan.program.inputs if each.name in used)
-    if names:
-        yield Row(node="inputs", op="", kind="inputs", text=", ".join(names), makes=names)
+    given = tuple(each.name for each in plan.program.inputs if each.name in used)
+    inputs = [Row(node="inputs", op="", kind="inputs", text=", ".join(given), makes=given)] if given else []
+    return [*inputs, *rows]
 
 
 # ---------------------------------------------------------------- lanes
