@@ -107,20 +107,16 @@ class _Writer:
                 continue
             lines = [f"{key}:"]
             for name, item in value.items():
-                lines.extend(self._write_part(key, name, item))
+                path = (key, name)
+                fields = item.items() if key == "ops" and isinstance(item, dict) and path not in self.opened else ()
+                parts = [f"{spell_scalar(field)}: {_flow(inner)}," for field, inner in fields if not _is_block(inner)]
+                # The fields of an op are between brackets, one after another, unless one of them is long itself.
+                if parts and len(parts) == len(fields) and max(map(len, parts)) + 2 * len(_INDENT) <= WIDTH:
+                    filled = list(_fill(f"{_INDENT}{spell_scalar(name)}: {{", parts, 2 * _INDENT, end="}"))
+                    lines.extend(self._annotate(filled, _INDENT, path, is_open=False))
+                else:
+                    lines.extend(self._write_entry(name, item, _INDENT, path))
             yield from self._annotate(lines, "", (key,), is_open=True)
-
-    def _write_part(self, section: str, name: str, item: Tree) -> Iterator[str]:
-        """Yield the lines of an op, a model, an input, ..."""
-        path = (section, name)
-        fields = item.items() if section == "ops" and isinstance(item, dict) and path not in self.opened else ()
-        parts = [f"{spell_scalar(field)}: {_flow(inner)}," for field, inner in fields if not _is_block(inner)]
-        # The fields of an op are between brackets, one after another, unless one of them is long itself.
-        if parts and len(parts) == len(fields) and max(map(len, parts)) + 2 * len(_INDENT) <= WIDTH:
-            lines = list(_fill(f"{_INDENT}{spell_scalar(name)}: {{", parts, 2 * _INDENT, end="}"))
-            yield from self._annotate(lines, _INDENT, path, is_open=False)
-        else:
-            yield from self._write_entry(name, item, _INDENT, path)
 
     def _annotate(self, lines: list[str], indent: str, path: Path, *, is_open: bool) -> Iterator[str]:
         """Yield the lines of a part with its comments; one on its own line is on the first, where others are below."""
