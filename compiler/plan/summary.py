@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 
 from compiler.ir.program import ModeProgram, OptimizerDecl
@@ -45,18 +45,8 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
     """Return the parts of a summary by their titles: names and codes, each with what there is to say about it."""
     graphs = plan.graphs_of(mode.mode).values()
     decisions = ((each.code, each.text) for graph in graphs for each in graph.decisions if each.code in WAITING)
-    moments = find_moments(plan, mode).items()
-    return {
-        "models": tuple(_list_models(plan)),
-        "written": tuple((op, f"{_describe(plan.spec.ops[op])}, {when}") for op, when in moments),
-        WAITS: tuple(dict.fromkeys(decisions)),
-    }
-
-
-def _list_models(plan: CompiledStep) -> Iterator[tuple[str, str]]:
-    """Yield every model with the ops that write it and its optimizers."""
-    ops = plan.spec.ops
-    rows: dict[str, str] = {}
+    moments, ops = find_moments(plan, mode).items(), plan.spec.ops
+    models: dict[str, str] = {}
     for model in plan.program.models:
         steppers = [name for name, op in ops.items() if isinstance(op, UpdateOp) and model.name in op.update]
         rules = [_format_optimizer(each) for each in plan.program.optimizers if model.name in each.models]
@@ -65,8 +55,12 @@ def _list_models(plan: CompiledStep) -> Iterator[tuple[str, str]]:
             if isinstance(op, EmaOp | CopyOp) and model.name == (op.target(name) if isinstance(op, EmaOp) else op.into):
                 source = f"follows {op.ema}" if isinstance(op, EmaOp) else f"a copy of {op.copy_}"
                 parts.append(f"{source} ({name})")
-        rows[model.name] = "; ".join(parts) or "stays as it is"
-    yield from rows.items()
+        models[model.name] = "; ".join(parts) or "stays as it is"
+    return {
+        "models": tuple(models.items()),
+        "written": tuple((op, f"{_describe(ops[op])}, {when}") for op, when in moments),
+        WAITS: tuple(dict.fromkeys(decisions)),
+    }
 
 
 def _format_optimizer(optimizer: OptimizerDecl) -> str:

@@ -104,22 +104,17 @@ def _print_functions(plan: CompiledStep, mode: str) -> Iterator[str]:
         yield f"{function.name}  ({describe_function(plan, function, turns.get(function.name, ''))})"
         table = Table(function=function, rows=tuple(_find_rows(plan, function)))
         likest = max(whole, key=lambda each: len({*each.rows} & {*table.rows}), default=None)
-        changes = None if likest is None else [*_compare(likest, table)]
-        if likest is None or changes is None or len(changes) * 2 > len(table.rows):
+        old, new = likest.rows if likest is not None else (), table.rows
+        changes: list[tuple[str, Row]] = []
+        for change, start, end, first, last in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
+            if change != "equal":
+                changes += [*(("  - ", row) for row in old[start:end]), *(("  + ", row) for row in new[first:last])]
+        if likest is None or len(changes) * 2 > len(table.rows):
             whole.append(table)
             yield from _align([("  ", row) for row in table.rows])
         else:
             yield f"  as {likest.function.name}" + (", except for" if changes else "")
             yield from _align(changes)
-
-
-def _compare(old: Table, new: Table) -> Iterator[tuple[str, Row]]:
-    """Yield the rows that a function has not, marked, and those that it has in their place."""
-    matcher = SequenceMatcher(a=old.rows, b=new.rows, autojunk=False)
-    for change, start, end, first, last in matcher.get_opcodes():
-        if change != "equal":
-            yield from (("  - ", row) for row in old.rows[start:end])
-            yield from (("  + ", row) for row in new.rows[first:last])
 
 
 def _align(rows: Sequence[tuple[str, Row]]) -> Iterator[str]:

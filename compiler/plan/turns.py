@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import lcm, prod
@@ -57,7 +57,12 @@ class Turns:
         steps = [step for step, name in enumerate(self.names, start=1) if name in chosen]
         if not steps:
             return f"after step {FARTHEST:,}"
-        runs = [*_find_runs(steps)]
+        runs: list[tuple[int, int]] = []  # the first and the last of steps that follow one another
+        for step in steps:
+            if runs and step == runs[-1][1] + 1:
+                runs[-1] = runs[-1][0], step
+            else:
+                runs.append((step, step))
         if len(runs) == 1 and steps[-1] == len(self.names) and self.is_whole:
             return "every step" if steps[0] == 1 else f"from step {steps[0]} on"
         shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs[:TIMES])
@@ -83,14 +88,3 @@ def describe_turns(mode: ModeProgram, program: Program) -> dict[str, str]:
     """Return by function in which steps it runs: `steps 1, 9, 17, ...`; nothing for a mode with one function."""
     turns = count_turns(mode, program) if len(mode.functions) > 1 else None
     return {} if turns is None else {function.name: turns.describe((function.name,)) for function in mode.functions}
-
-
-def _find_runs(steps: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last of each run of steps that follow one another."""
-    first = last = 0
-    for step in steps:
-        if first and step != last + 1:
-            yield first, last
-            first = step
-        first, last = first or step, step
-    yield first, last
