@@ -18,8 +18,14 @@ def find_cycles(edges: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]
         successors.setdefault(after, [])
     if _is_acyclic(successors):
         return ()
+    import networkx  # imported late: it costs 0.1 s, and only a spec with a cycle needs it
+
+    graph: networkx.DiGraph[str] = networkx.DiGraph()
+    graph.add_edges_from((before, after) for before, afters in successors.items() for after in afters)
+    components = networkx.strongly_connected_components(graph)
+    knots = (part for part in components if len(part) > 1 or any(name in successors[name] for name in part))
     position = {name: index for index, name in enumerate(successors)}
-    starts = sorted((min(knot, key=position.__getitem__) for knot in _find_knots(successors)), key=position.__getitem__)
+    starts = sorted((min(knot, key=position.__getitem__) for knot in knots), key=position.__getitem__)
     return tuple(_shortest_return(successors, start) for start in starts)
 
 
@@ -78,16 +84,6 @@ def _is_acyclic(successors: Mapping[str, Sequence[str]]) -> bool:
             if not waiting[after]:
                 free.append(after)
     return len(free) == len(successors)
-
-
-def _find_knots(successors: Mapping[str, Iterable[str]]) -> list[set[str]]:
-    """Return the strongly connected components that hold a cycle."""
-    import networkx  # imported late: it costs 0.1 s, and only a spec with a cycle needs it
-
-    graph: networkx.DiGraph[str] = networkx.DiGraph()
-    graph.add_edges_from((before, after) for before, afters in successors.items() for after in afters)
-    components = networkx.strongly_connected_components(graph)
-    return [part for part in components if len(part) > 1 or any(name in successors[name] for name in part)]
 
 
 def _shortest_return(successors: Mapping[str, Iterable[str]], start: str) -> tuple[str, ...]:

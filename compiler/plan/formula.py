@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from compiler.ir.instructions import Evaluate, Instruction
 from compiler.ir.step_graph import StepGraph
-from compiler.ir.value import Constant, Operand, Ref
+from compiler.ir.value import Constant, Ref
 from compiler.ir.weight_terms import format_number
 from graphspec.write.formula import Called, write_formula
 
@@ -41,18 +41,16 @@ class Lines:
 
     def _read(self, instruction: Evaluate) -> Called:
         """Return an evaluation with the parts that it reads."""
-        operands = tuple(self._find_operand(each.operand) for each in instruction.arguments)
-        return Called(function=instruction.function.name, operands=operands, options=instruction.options)
-
-    def _find_operand(self, operand: Operand) -> Called | str | bool | int | float:
-        """Return an operand: a name, a number, or a part of the expression."""
-        match operand:
-            case Ref():
-                return self._read(self.parts[operand.name]) if operand.name in self.parts else operand.name
-            case Constant():
-                return operand.value
-            case _:
-                return operand.name
+        operands: list[Called | str | bool | int | float] = []
+        for each in instruction.arguments:
+            match each.operand:
+                case Ref(name=name):
+                    operands.append(self._read(self.parts[name]) if name in self.parts else name)
+                case Constant(value=value):
+                    operands.append(value)
+                case scheduled:
+                    operands.append(scheduled.name)
+        return Called(function=instruction.function.name, operands=tuple(operands), options=instruction.options)
 
 
 def find_lines(graph: StepGraph) -> Mapping[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from compiler.ir.program import ModeProgram, OptimizerDecl
@@ -25,7 +25,10 @@ def summarize(plan: CompiledStep) -> str:
     """Return what a train step does as text; of a spec without updates, what its first mode does."""
     program, mode = plan.program, find_summarized(plan)
     lines = [f"{program.name}: {mode.mode} step for {program.backend}, order {program.order}"]
-    lines += _draw_turns(plan, mode)
+    names = [function.name for function in mode.functions]
+    if turns := tuple(islice(find_turns(mode, program), SHOWN)) if 1 < len(names) <= len(DIGITS) else ():
+        lines += ["", f"steps 1 to {SHOWN}: {' '.join(DIGITS[names.index(name)] for name in turns)}"]
+        lines += [f"  {', '.join(f'{DIGITS[index]}: {name}' for index, name in enumerate(names))}"]
     for title, entries in list_sections(plan, mode).items():
         width = 13 if title == WAITS else 2 + max(map(len, dict(entries)), default=0)
         lines += ["", title, *(f"  {name:<{width}}{text}" for name, text in entries)] if entries else []
@@ -51,27 +54,8 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
     """Return the parts of a summary by their titles: names and codes, each with what there is to say about it."""
     graphs = plan.graphs_of(mode.mode).values()
     decisions = ((each.code, each.text) for graph in graphs for each in graph.decisions if each.code in WAITING)
-    return {
-        "models": tuple(_list_models(plan)),
-        "written": tuple(_list_writes(plan, mode)),
-        WAITS: tuple(dict.fromkeys(decisions)),
-    }
-
-
-def _draw_turns(plan: CompiledStep, mode: ModeProgram) -> Iterator[str]:
-    """Yield which function each of the first steps takes, where there are several."""
-    names = [function.name for function in mode.functions]
-    turns = tuple(islice(find_turns(mode, plan.program), SHOWN)) if 1 < len(names) <= len(DIGITS) else ()
-    if turns:
-        yield ""
-        yield f"steps 1 to {SHOWN}: {' '.join(DIGITS[names.index(name)] for name in turns)}"
-        yield f"  {', '.join(f'{DIGITS[index]}: {name}' for index, name in enumerate(names))}"
-
-
-def _list_models(plan: CompiledStep) -> Iterator[tuple[str, str]]:
-    """Yield every model with the ops that write it and its optimizers."""
-    ops = plan.spec.ops
-    rows: dict[str, str] = {}
+    moments, ops = find_moments(plan, mode).items(), plan.spec.ops
+    models: dict[str, str] = {}
     for model in plan.program.models:
         steppers = [name for name, op in ops.items() if isinstance(op, UpdateOp) and model.name in op.update]
         rules = [_format_optimizer(each) for each in plan.program.optimizers if model.name in each.models]
@@ -80,8 +64,12 @@ def _list_models(plan: CompiledStep) -> Iterator[tuple[str, str]]:
             if isinstance(op, EmaOp | CopyOp) and model.name == (op.target(name) if isinstance(op, EmaOp) else op.into):
                 source = f"follows {op.ema}" if isinstance(op, EmaOp) else f"a copy of {op.copy_}"
                 parts.append(f"{source} ({name})")
-        rows[model.name] = "; ".join(parts) or "stays as it is"
-    yield from rows.items()
+        models[model.name] = "; ".join(parts) or "stays as it is"
+    return {
+        "models": tuple(models.items()),
+        "written": tuple((op, f"{_describe(op, ops[op])}, {when}") for op, when in moments),
+        WAITS: tuple(dict.fromkeys(decisions)),
+    }
 
 
 def _format_optimizer(optimizer: OptimizerDecl) -> str:
@@ -89,12 +77,6 @@ def _format_optimizer(optimizer: OptimizerDecl) -> str:
     rate, rule = optimizer.options.get("lr"), optimizer.rule.split(":")[-1]
     text = format_schedule(rate) if isinstance(rate, ScheduleDecl) else f"{rate:g}" if isinstance(rate, float) else ""
     return f"{rule}, lr {text}" if text else rule
-
-
-def _list_writes(plan: CompiledStep, mode: ModeProgram) -> Iterator[tuple[str, str]]:
-    """Yield every op that writes, with the steps in which it does."""
-    for op, when in find_moments(plan, mode).items():
-        yield op, f"{_describe(op, plan.spec.ops[op])}, {when}"
 
 
 def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:

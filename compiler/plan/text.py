@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from math import inf
 
 from compiler.ir.instructions import Commit, Emit, Instruction, Release
 from compiler.ir.program import Function
@@ -16,7 +15,7 @@ from compiler.plan.formula import Lines, find_lines
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.settings import find_groups, format_group, format_optimizer
 from compiler.plan.timetable import describe_moments, find_applied, find_schedules, format_entry
-from compiler.plan.turns import describe_turns, find_first
+from compiler.plan.turns import describe_turns
 from compiler.plan.waits import find_waits
 from graphspec.diagnostics import escape
 
@@ -100,33 +99,25 @@ class Table:
 
 def _print_functions(plan: CompiledStep, mode: str) -> Iterator[str]:
     """Yield the functions of a mode, as steps first take them: those that differ little from an earlier one by that."""
-    turns, first = (
-        describe_turns(plan.program.mode(mode), plan.program),
-        find_first(plan.program.mode(mode), plan.program),
-    )
-    functions = plan.program.mode(mode).functions
+    turns = describe_turns(plan.program.mode(mode), plan.program)
+    functions = {function.name: function for function in plan.program.mode(mode).functions}
     whole: list[Table] = []
-    for function in sorted(functions, key=lambda each: first.get(each.name, inf)):
+    for function in map(functions.__getitem__, turns or functions):
         yield ""
         yield f"{function.name}  ({describe_function(plan, function, turns.get(function.name, ''))})"
         table = Table(function=function, rows=tuple(_find_rows(plan, function)))
         likest = max(whole, key=lambda each: len({*each.rows} & {*table.rows}), default=None)
-        changes = None if likest is None else [*_compare(likest, table)]
-        if likest is None or changes is None or len(changes) * 2 > len(table.rows):
+        old, new = likest.rows if likest is not None else (), table.rows
+        changes: list[tuple[str, Row]] = []
+        for change, start, end, first, last in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
+            if change != "equal":
+                changes += [*(("  - ", row) for row in old[start:end]), *(("  + ", row) for row in new[first:last])]
+        if likest is None or len(changes) * 2 > len(table.rows):
             whole.append(table)
             yield from _align([("  ", row) for row in table.rows])
         else:
             yield f"  as {likest.function.name}" + (", except for" if changes else "")
             yield from _align(changes)
-
-
-def _compare(old: Table, new: Table) -> Iterator[tuple[str, Row]]:
-    """Yield the rows that a function has not, marked, and those that it has in their place."""
-    matcher = SequenceMatcher(a=old.rows, b=new.rows, autojunk=False)
-    for change, start, end, first, last in matcher.get_opcodes():
-        if change != "equal":
-            yield from (("  - ", row) for row in old.rows[start:end])
-            yield from (("  + ", row) for row in new.rows[first:last])
 
 
 def _align(rows: Sequence[tuple[str, Row]]) -> Iterator[str]:

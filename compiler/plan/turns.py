@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from math import lcm, prod
@@ -56,9 +56,14 @@ class Turns:
         """Return in words the steps that take one of some functions: `steps 1-3, 5-7, 9-11, ...`, `from step 51 on`."""
         steps = [step for step, name in enumerate(self.names, start=1) if name in chosen]
         if not steps:
-            # What counts the writes of an average falls behind its source's other clocks only where one is skipped.
+            # Clocks that count the writes of different ops come apart only where one is skipped.
             return "only after a skipped update" if self.is_whole else f"after step {FARTHEST:,}"
-        runs = [*_find_runs(steps)]
+        runs: list[tuple[int, int]] = []  # the first and the last of steps that follow one another
+        for step in steps:
+            if runs and step == runs[-1][1] + 1:
+                runs[-1] = runs[-1][0], step
+            else:
+                runs.append((step, step))
         if len(runs) == 1 and steps[-1] == len(self.names) and self.is_whole:
             return "every step" if steps[0] == 1 else f"from step {steps[0]} on"
         shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs[:TIMES])
@@ -81,23 +86,12 @@ def count_turns(mode: ModeProgram, program: Program) -> Turns | None:
 
 
 def describe_turns(mode: ModeProgram, program: Program) -> dict[str, str]:
-    """Return by function in which steps it runs: `steps 1, 9, 17, ...`; nothing for a mode with one function."""
+    """Return by function in which steps it runs: `steps 1, 9, 17, ...`, in the order in which steps first take them.
+
+    There is nothing to say of a mode with one function, or with clocks that only a run knows.
+    """
     turns = count_turns(mode, program) if len(mode.functions) > 1 else None
-    return {} if turns is None else {function.name: turns.describe((function.name,)) for function in mode.functions}
-
-
-def find_first(mode: ModeProgram, program: Program) -> dict[str, int]:
-    """Return the first step that takes each function; without those that no step takes as long as none is skipped."""
-    turns = count_turns(mode, program) if len(mode.functions) > 1 else None
-    return {} if turns is None else {name: turns.names.index(name) for name in dict.fromkeys(turns.names)}
-
-
-def _find_runs(steps: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield the first and the last of each run of steps that follow one another."""
-    first = last = 0
-    for step in steps:
-        if first and step != last + 1:
-            yield first, last
-            first = step
-        first, last = first or step, step
-    yield first, last
+    if turns is None:
+        return {}
+    taken = dict.fromkeys((*turns.names, *(function.name for function in mode.functions)))
+    return {name: turns.describe((name,)) for name in taken}

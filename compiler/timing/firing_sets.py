@@ -107,7 +107,12 @@ class _Walk:
         period = find_period(decided)
         if period > LONGEST_PERIOD:
             raise ValueError(f"the clocks of {', '.join(gate.op for gate in gates)} only repeat after {period} steps")
-        ways = _choose([gate for gate in gates if gate.op in undecided])
+        alike: dict[Gate, list[str]] = {}  # undecided gates that count the same steps are due together
+        for gate in gates:
+            if gate.op in undecided:
+                alike.setdefault(replace(gate, op=""), []).append(gate.op)
+        choices = (zip(alike.values(), chosen, strict=True) for chosen in product((True, False), repeat=len(alike)))
+        ways = [{op: is_due for ops, is_due in choice for op in ops} for choice in choices]
         return cls(
             gates=gates,
             counted=tuple(gate for gate in decided if gate.clock == "writes"),
@@ -189,12 +194,3 @@ def _cut(begin: int, end: int | None, cuts: Sequence[int]) -> Iterator[tuple[int
     inner = sorted({cut for cut in cuts if cut > begin and (end is None or cut < end)})
     if end is None or begin < end:
         yield from zip([begin, *inner], [*inner, end], strict=True)
-
-
-def _choose(gates: Sequence[Gate]) -> tuple[Mapping[str, bool], ...]:
-    """Return every way in which undecided gates can be due; those that count the same steps are due together."""
-    alike: dict[Gate, list[str]] = {}
-    for gate in gates:
-        alike.setdefault(replace(gate, op=""), []).append(gate.op)
-    ways = (zip(alike.values(), chosen, strict=True) for chosen in product((True, False), repeat=len(alike)))
-    return tuple({op: is_due for ops, is_due in way for op in ops} for way in ways)

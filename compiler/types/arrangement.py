@@ -38,23 +38,16 @@ def fill_reshape(source: Shape, target: Sequence[Dimension], place: Place) -> Sh
         if is_surely_unequal(multiply(source), rest):
             raise _mismatch(source, target, f"{rest}", place)
         return tuple(target)
-    open_size = _divide_exactly(source, [size for size in target if size != -1])
-    if open_size is None:
-        raise _mismatch(source, target, f"a multiple of {rest}", place)
-    return tuple(open_size if size == -1 else size for size in target)
-
-
-def _divide_exactly(source: Shape, target: Sequence[Dimension]) -> Dimension | None:
-    """Return the size left open once common names cancel; None where it is certainly no whole number."""
-    left, right = list(source), list(target)
-    for size in target:
-        if isinstance(size, str) and size in left:
+    left, right = list(source), [size for size in target if size != -1]
+    for size in tuple(right):
+        if isinstance(size, str) and size in left:  # common names cancel
             left.remove(size)
             right.remove(size)
-    count, rest = multiply(left), multiply(right)
-    if isinstance(rest, str):
-        return f"({count})//({rest})"
-    return None if isinstance(count, int) and count % rest else divide(count, rest)
+    count, divisor = multiply(left), multiply(right)
+    if isinstance(count, int) and isinstance(divisor, int) and count % divisor:
+        raise _mismatch(source, target, f"a multiple of {rest}", place)
+    open_size = f"({count})//({divisor})" if isinstance(divisor, str) else divide(count, divisor)
+    return tuple(open_size if size == -1 else size for size in target)
 
 
 def _mismatch(source: Shape, target: Sequence[Dimension], needed: str, place: Place) -> ShapeProblem:
@@ -142,20 +135,15 @@ def matmul(use: FunctionUse) -> tuple[TensorType, ...]:
         help = "transpose one factor with `permute`"
         raise use.wrong_input(1, f"{shapes}, inner sizes {last} and {inner}", "equal inner sizes for `matmul`", help)
     rows, columns = left.shape[-2:-1], right.shape[-1:] if len(right.shape) > 1 else ()
-    return (TensorType((*_leading(use, left.shape[:-2], right.shape[:-2]), *rows, *columns), dtype),)
-
-
-def _leading(use: FunctionUse, left: Shape, right: Shape) -> Shape:
-    """Broadcast the axes before the matrices."""
-    longer, shorter = (left, right) if len(left) >= len(right) else (right, left)
-    padded = (*(1,) * (len(longer) - len(shorter)), *shorter)
+    fronts = left.shape[:-2], right.shape[:-2]
+    longer, shorter = sorted(fronts, key=len, reverse=True)
     sizes = list[Dimension]()
-    for a, b in zip(longer, padded, strict=True):
+    for a, b in zip(longer, (*(1,) * (len(longer) - len(shorter)), *shorter), strict=True):
         if is_surely_incompatible(a, b):
-            found = f"leading axes {format_shape(left)} and {format_shape(right)}"
+            found = f"leading axes {format_shape(fronts[0])} and {format_shape(fronts[1])}"
             raise use.wrong_input(1, found, "leading axes of `matmul` that broadcast")
         sizes.append(maximum(a, b))
-    return tuple(sizes)
+    return (TensorType((*sizes, *rows, *columns), dtype),)
 
 
 def concat(use: FunctionUse) -> tuple[TensorType, ...]:
@@ -237,21 +225,16 @@ def subscript(use: FunctionUse) -> tuple[TensorType, ...]:
             continue
         size = tensor.shape[axis]
         if isinstance(place, Slice):
-            shape.append(_slice_size(use, size, place, axis))
+            length = size if place == Slice() else _cut_size(size, place.start, place.stop)
+            if length == 0:
+                found = f"no element in `{place}` along axis {axis} of {tensor}"
+                raise use.wrong_option("at", found, "at least one element for `subscript`")
+            shape.append(length if place.step == 1 else divide(add(length, place.step - 1), place.step))
         elif isinstance(size, int) and not -size <= place < size:
             found = f"the index {place} for {size} elements along axis {axis} of {tensor}"
             raise use.wrong_option("at", found, f"an index from {-size} to {size - 1}")
         axis += 1
     return (TensorType((*shape, *tensor.shape[axis:]), tensor.dtype),)
-
-
-def _slice_size(use: FunctionUse, size: Dimension, taken: Slice, axis: int) -> Dimension:
-    """Return how many elements a slice takes along an axis."""
-    length = size if taken == Slice() else _cut_size(size, taken.start, taken.stop)
-    if length == 0:
-        found = f"no element in `{taken}` along axis {axis} of {use.tensor(0)}"
-        raise use.wrong_option("at", found, "at least one element for `subscript`")
-    return length if taken.step == 1 else divide(add(length, taken.step - 1), taken.step)
 
 
 def _cut_size(size: Dimension, start: int, stop: int | None) -> Dimension:

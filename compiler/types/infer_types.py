@@ -132,8 +132,17 @@ class _Walk:
     def visit(self, instruction: Instruction) -> None:
         """Infer the types of an instruction's values; those of kinds not handled here are unknown."""
         match instruction:
-            case Forward():
-                self._visit_forward(instruction)
+            case Forward():  # from the structure of the model, or as it was observed
+                root = self.models[instruction.model].root
+                model = self.spec.models[root]
+                for value in (*instruction.outputs, *(value for value, _ in instruction.taps)):
+                    self.types[value] = self.observed.outputs.get(value, UNKNOWN)
+                if model.parameter is not None:
+                    self.types[instruction.outputs[0]] = TensorType(model.parameter.shape, "float32")
+                if model.layers is not None and instruction.arguments:
+                    found = self._resolve(instruction, root, self._type(instruction.arguments[0]))
+                    if found is not None and instruction.outputs:
+                        self.types[instruction.outputs[0]] = TensorType(found.output, found.dtype)
             case Random():
                 like = instruction.like
                 shape = instruction.shape if like is None else self.types.get(like, UNKNOWN).shape
@@ -168,19 +177,6 @@ class _Walk:
                     )
             case _:
                 return
-
-    def _visit_forward(self, instruction: Forward) -> None:
-        """Infer the results of a model from its structure, or take what was observed."""
-        root = self.models[instruction.model].root
-        model = self.spec.models[root]
-        for value in (*instruction.outputs, *(value for value, _ in instruction.taps)):
-            self.types[value] = self.observed.outputs.get(value, UNKNOWN)
-        if model.parameter is not None:
-            self.types[instruction.outputs[0]] = TensorType(model.parameter.shape, "float32")
-        if model.layers is not None and instruction.arguments:
-            found = self._resolve(instruction, root, self._type(instruction.arguments[0]))
-            if found is not None and instruction.outputs:
-                self.types[instruction.outputs[0]] = TensorType(found.output, found.dtype)
 
     def _visit_evaluate(self, instruction: Evaluate) -> None:
         """Infer the results of a built-in function; those of a user's function are unknown, or observed."""

@@ -6,7 +6,7 @@ the document. Every op says itself which of its words are names of something els
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -142,7 +142,6 @@ class _Binder:
                 known[short] = self._renamed[name]
         inputs = self._match_inputs(use, op, block, path)
         self._check_given(use, op, path)
-        self._check_models(use, op, path)
         given = self._follow_uses({key: written[key] for key in COMMON if key in written})
         return _Scope(use=use, block=block, op=op, given=given, known=known, inputs=inputs, stopped=stopped)
 
@@ -161,14 +160,23 @@ class _Binder:
                 self._report("GS064", message, (*path, "inputs", index), help="rename one of them")
 
     def _check_given(self, use: Use, op: UseOp, path: Path) -> None:
-        """Report what a use gives that nothing declares; for one within a block its own names are known only later."""
+        """Report inputs that nothing declares, and models in place of ones that no op of the block names."""
         for key, name in op.inputs.references():
-            if use.inside is not None or name in self._declared:
+            if use.inside is not None or name in self._declared:  # names within a block are known only later
                 continue
             wanted, remedy = WANTED["value"], mend_name(name)
             message = f"`inputs` of op '{use.name}' names '{name}', which is not declared; expected {wanted.noun}"
             label = "" if remedy else did_you_mean(name, self._declared)
             self._report(wanted.code, message, (*path, "inputs", key), label=label, help=remedy or wanted.help)
+        # Those of the blocks that it uses are among its copies.
+        inner = (parse_op(self._ops[name]) for name in self._expansion.copies if name.startswith(f"{use.name}."))
+        named = dict.fromkeys(each.name for op in inner if op is not None for each in op.references())
+        for key in op.models:
+            if key not in named:
+                message, models = f"no op of the block '{use.block}' names '{key}'", [*filter(self._models.get, named)]
+                help = f"it names {enumerate_names(models)}" if models else "leave it out"
+                place, label = (*path, "models", key), did_you_mean(key, models)
+                self._report("GS064", message, place, label=label, help=help, at_key=True)
 
     @cached_property
     def _declared(self) -> frozenset[str]:
@@ -184,24 +192,19 @@ class _Binder:
             names += (f"{use.name}.{value}" for value in self._expansion.blocks[use.block].outputs)
         return frozenset(names)
 
-    def _check_models(self, use: Use, op: UseOp, path: Path) -> None:
-        """Report models in place of ones that no op of the block names, not even in blocks that it uses."""
-        inner = (parse_op(self._ops[name]) for name in self._expansion.copies if name.startswith(f"{use.name}."))
-        named = dict.fromkeys(each.name for op in inner if op is not None for each in op.references())
-        for key in op.models:
-            if key not in named:
-                message, models = f"no op of the block '{use.block}' names '{key}'", [*filter(self._models.get, named)]
-                help = f"it names {enumerate_names(models)}" if models else "leave it out"
-                place, label = (*path, "models", key), did_you_mean(key, models)
-                self._report("GS064", message, place, label=label, help=help, at_key=True)
-
     def _match_inputs(self, use: Use, op: UseOp, block: BlockSpec, path: Path) -> Mapping[str, Plain]:
         """Return what a use gives by the names of the block's inputs; report what is missing, and what it has not."""
         found: dict[str, Plain] = {}
         names = tuple(block.inputs or ())
         takes = f"'{use.block}' takes {enumerate_names(names)}" if names else f"'{use.block}' takes no inputs"
-        written = _read_inputs(self._ops[use.name])
-        for key, operand in written.items():
+        data = self._ops[use.name]
+        written = data.get("inputs") if isinstance(data, dict) else None
+        given: dict[int | str, Plain] = {} if written is None else {0: written}
+        if isinstance(written, dict):
+            given = {**written}
+        elif isinstance(written, list):
+            given = dict[int | str, Plain](enumerate(written))
+        for key, operand in given.items():
             if isinstance(key, int) and key >= len(names):
                 message = f"the block '{use.block}' has no input number {key + 1}"
                 self._report("GS064", message, (*path, "inputs", key), help=takes)
@@ -222,7 +225,10 @@ class _Binder:
         """Return a copied op with its names bound, and with the common fields of its use."""
         op, data = parse_op(self._ops[name]), self._ops[name]
         if op is None or not isinstance(data, dict):
-            self._explain(name)
+            try:  # its names are not bound, so nothing else is checked
+                check_part(_Ops, {"ops": {name: self._ops[name]}}, self._document)
+            except SpecError as error:
+                self._problems.extend(error.diagnostics)
             return data
         for reference in op.references():
             data = _put(data, reference.path, self._resolve(reference, name, scope))
@@ -268,18 +274,15 @@ class _Binder:
             return scope.inputs[reference.name]
         if reference.role in MODELS or reference.name in self._models:
             return scope.op.models.get(reference.name, reference.name)
-        if reference.role == "state" or reference.name in self._states or reference.name in scope.block.inputs:
+        states = self._data.get("state")
+        is_state = reference.role == "state" or (isinstance(states, dict) and reference.name in states)
+        if is_state or reference.name in scope.block.inputs:
             return reference.name
         message = f"the block '{scope.use.block}' has no '{reference.name}'"
         label = did_you_mean(reference.name, (*scope.known, *scope.inputs))
         help = "a block reads its inputs and its own ops: add it to `inputs`, and let every use give it"
         self._report("GS065", message, ("ops", name, *reference.path), label=label, help=help)
         return reference.name
-
-    @property
-    def _states(self) -> Container[str]:
-        states = self._data.get("state")
-        return states if isinstance(states, dict) else ()
 
     @property
     def _models(self) -> Mapping[str, Plain]:
@@ -303,13 +306,6 @@ class _Binder:
                         message = f"'{use}' uses a block, and is no value itself"
                     self._report("GS065", message, ("ops", name, *reference.path), label=label, help=help)
         return self._follow_uses(data)
-
-    def _explain(self, name: str) -> None:
-        """Report what is wrong with a copied op that cannot be read: its names are not bound, so nothing else is."""
-        try:
-            check_part(_Ops, {"ops": {name: self._ops[name]}}, self._document)
-        except SpecError as error:
-            self._problems.extend(error.diagnostics)
 
     def _follow_uses(self, data: dict[str, Plain]) -> dict[str, Plain]:
         """Return an op that is after all ops of a use where it is after the use."""
@@ -339,20 +335,6 @@ def parse_op(data: Plain) -> OpBase | None:
         return None if kind is None else kind.model_validate(data)
     except ValidationError:
         return None
-
-
-def _read_inputs(data: Plain) -> Mapping[int | str, Plain]:
-    """Return the inputs of a use as written, by position or name."""
-    written = data.get("inputs") if isinstance(data, dict) else None
-    match written:
-        case None:
-            return {}
-        case dict():
-            return {**written}
-        case list():
-            return dict(enumerate(written))
-        case _:
-            return {0: written}
 
 
 def _put(data: dict[str, Plain], path: Path, value: Plain) -> dict[str, Plain]:

@@ -148,7 +148,15 @@ class _Writer:
             else:
                 fields[key] = self._spell(each, entry.site, key)
         if entry.results:
-            fields["outputs"] = self._write_outputs(entry)
+            given = entry.fields.get("outputs")
+            listed = (
+                cast("Sequence[object]", given) if isinstance(given, list | tuple) else (None,) * len(entry.results)
+            )
+            named: list[Plain] = []
+            for name, each in zip(self.results[entry], listed, strict=True):
+                taps = list(cast("Mapping[str, object]", each).values()) if isinstance(each, Mapping) else []
+                named.append({name: self._spell(taps[0], entry.site)} if taps else name)
+            fields["outputs"] = named
         if entry.formula is None:
             return fields
         parts = [each for each in entry.formula.operands if isinstance(each, Value) and each.entry in self.inlined]
@@ -162,16 +170,6 @@ class _Writer:
         inputs = [self._spell(each, entry.site) for each in formula.operands]
         called: dict[str, Plain] = {formula.family: formula.function, "inputs": inputs}
         return {**called, **({"args": options} if options else {}), **reduction, **fields}
-
-    def _write_outputs(self, entry: Entry) -> Plain:
-        """Return the names of results, each with its tap where it has one."""
-        given = entry.fields.get("outputs")
-        listed = cast("Sequence[object]", given) if isinstance(given, list | tuple) else (None,) * len(entry.results)
-        named: list[Plain] = []
-        for name, each in zip(self.results[entry], listed, strict=True):
-            taps = list(cast("Mapping[str, object]", each).values()) if isinstance(each, Mapping) else []
-            named.append({name: self._spell(taps[0], entry.site)} if taps else name)
-        return named
 
     def _read(self, entry: Entry) -> Called:
         """Return the formula of an entry with those of its parts."""

@@ -33,9 +33,11 @@ class Formula:
     @property
     def is_text(self) -> bool:
         """Return whether an expression can hold it: schedules and literals such as `true` are for ops."""
+        if any(isinstance(each, Mapping) for each in self.options.values()):
+            return False
         numbers = [each for each in self.operands if not isinstance(each, Ref)]
-        return all(_is_literal(each) for each in numbers) and not any(
-            isinstance(each, Mapping) for each in self.options.values()
+        return all(
+            isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each) for each in numbers
         )
 
 
@@ -172,10 +174,6 @@ def find_refs(value: object, site: Site, recorder: Recorder, depth: int = 0) -> 
                 yield from find_refs(each, site, recorder, depth + 1)
         case _:
             pass
-
-
-def _is_literal(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def describe(value: object) -> str:

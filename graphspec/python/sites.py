@@ -76,8 +76,10 @@ class Sources:
     def _locate(self, frame: FrameType) -> Site:
         name = frame.f_code.co_filename
         if name not in self._files:
+            path, here = Path(name), Path.cwd()
+            shown = path.relative_to(here).as_posix() if path.is_relative_to(here) else name
             lines = tuple(linecache.getlines(name, frame.f_globals))
-            self._files[name] = _read(_find_cell(frame, lines) or _show(name), lines)
+            self._files[name] = _read(_find_cell(frame, lines) or shown, lines)
         file, shown = self._files[name], self._files[name].shown
         found = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None, None, None, None))
         line, end_line, column, end_column = found
@@ -87,12 +89,6 @@ class Sources:
         node = file.nodes.get((line, column, end_line, end_column)) or file.calls.get((end_line, end_column))
         span = _measure(shown, file.lines, line, column, end_line, end_column)
         return Site(span=span, node=node, names=file.names.get(node, ()) if node is not None else ())
-
-
-def _show(name: str) -> str:
-    """Return the name of a file, relative to the working directory where it is below that."""
-    path, here = Path(name), Path.cwd()
-    return path.relative_to(here).as_posix() if path.is_relative_to(here) else name
 
 
 def _find_cell(frame: FrameType, lines: tuple[str, ...]) -> str | None:

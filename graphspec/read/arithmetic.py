@@ -99,16 +99,12 @@ def _operate(operator: str, left: Scalar, right: Scalar) -> Scalar | complex:
             return left**right
 
 
-def _has_too_many_bits(left: int, right: int) -> bool:
-    return (abs(left).bit_length() - 1) * right > MOST_BITS
-
-
 def _calculate(expression: Binary, left: Scalar, right: Scalar) -> Scalar:
     """Return the result of an operator."""
     start, end, help = expression.start, expression.end, "choose other numbers"
     # A power of whole numbers can take all memory there is: one that is too large for certain is not calculated.
-    is_power = expression.operator == "**"
-    if is_power and isinstance(left, int) and isinstance(right, int) and _has_too_many_bits(left, right):
+    bits = (abs(left).bit_length() - 1) * right if isinstance(left, int) and isinstance(right, int) else 0
+    if expression.operator == "**" and bits > MOST_BITS:
         raise ExpressionError(TOO_MANY_BITS, start, end, WITH_A_POINT)
     try:
         found = _operate(expression.operator, left, right)

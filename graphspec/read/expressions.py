@@ -225,7 +225,9 @@ class _Reader:
                 operand = self.read(value, depth + 1)
                 return Subscript(start=start, end=end, operand=operand, at=text, at_start=at_start, at_end=at_end)
             case _:
-                raise self._refuse(node)
+                message = f"an expression has {grammar.made_of}: no {_name_kind(node)}"
+                known = explain_node(node, self._line, self._find, of_values=grammar.has_options)
+                raise known or ExpressionError(message, start, end, grammar.help)
 
     def _read_name(self, node: ast.expr) -> Name:
         """Return a name as it is written, with its dots and interpolations."""
@@ -264,13 +266,6 @@ class _Reader:
                 start, end = self._find(node)
                 help = "write a constant as in Python: `axis=1`, `keepdims=True`, `shape=[batch, -1]`"
                 raise ExpressionError("an option is a constant", start, end, help)
-
-    def _refuse(self, node: ast.expr) -> ExpressionError:
-        """Return the error for a node that is not in the list."""
-        grammar = self._grammar
-        message = f"an expression has {grammar.made_of}: no {_name_kind(node)}"
-        known = explain_node(node, self._line, self._find, of_values=grammar.has_options)
-        return known or ExpressionError(message, *self._find(node), grammar.help)
 
     def _find(self, node: ast.expr) -> tuple[int, int]:
         """Return the characters of a node, those of a tuple in brackets without them."""

@@ -56,37 +56,27 @@ def write_formula(called: Called) -> str:
 
 
 def _build(operand: Operand) -> ast.expr:
-    """Return the syntax tree of an operand."""
-    match operand:
-        case str():
-            return ast.Name(id=operand)  # with its dots, and as `unparse` writes it
-        case bool():
-            return ast.Constant(value=operand)
-        case int() | float():
-            return _literal(operand)
-        case Called():
-            return _build_call(operand)
-
-
-def _build_call(called: Called) -> ast.expr:
-    """Return the syntax tree of a call: an operator where there is one for it."""
-    operands = [_build(each) for each in called.operands]
-    operator, sign = _OPERATORS.get(called.function, ""), _BEFORE.get(called.function, "")
+    """Return the syntax tree of an operand; a call is written as an operator where there is one for it."""
+    if isinstance(operand, str):
+        return ast.Name(id=operand)  # with its dots, and as `unparse` writes it
+    if isinstance(operand, bool):
+        return ast.Constant(value=operand)
+    if isinstance(operand, int | float):
+        return _literal(operand)
+    operands = [_build(each) for each in operand.operands]
+    operator, sign = _OPERATORS.get(operand.function, ""), _BEFORE.get(operand.function, "")
     if operator in _BINARY and len(operands) > 1:
         return reduce(lambda left, right: ast.BinOp(left=left, op=_BINARY[operator], right=right), operands)
     if operator in _COMPARED and len(operands) == 2:
         return ast.Compare(left=operands[0], ops=[_COMPARED[operator]], comparators=[operands[1]])
     if sign and len(operands) == 1:
         return ast.UnaryOp(op=_SIGNS[sign], operand=operands[0])
-    if called.function == "subscript" and len(operands) == 1:
-        at = (
-            read_subscript(called.options["at"])
-            if isinstance(called.options["at"], str | int)
-            else called.options["at"]
-        )
+    if operand.function == "subscript" and len(operands) == 1:
+        at = operand.options["at"]
+        at = read_subscript(at) if isinstance(at, str | int) else at
         return ast.Subscript(value=operands[0], slice=ast.Name(id=str(at).strip("[]")))
-    keywords = [ast.keyword(arg=name, value=_literal(value)) for name, value in called.options.items()]
-    return ast.Call(func=ast.Name(id=called.function), args=operands, keywords=keywords)
+    keywords = [ast.keyword(arg=name, value=_literal(value)) for name, value in operand.options.items()]
+    return ast.Call(func=ast.Name(id=operand.function), args=operands, keywords=keywords)
 
 
 def _literal(value: object) -> ast.expr:

@@ -85,13 +85,10 @@ def lay_out(document: Mapping[str, Tree], notes: Mapping[Path, Note] = _NO_NOTES
     brackets. What does not, or has comments in it, is opened one level: each of its parts is on a line of its own, or
     opened in turn; the fields of an op, and lists of names and numbers, continue in the next line instead.
     """
-    inner = {path[:length] for path, note in notes.items() if _says(note) for length in range(len(path))}
+    # An empty line alone is no comment.
+    said = [path for path, note in notes.items() if note.after or note.below or any(note.before)]
+    inner = {path[:length] for path in said for length in range(len(path))}
     return "\n".join(_Writer(notes=notes, opened=inner).write_document(document)) + "\n"
-
-
-def _says(note: Note) -> bool:
-    """Return whether there is a comment, not only an empty line."""
-    return bool(note.after or note.below or any(note.before))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,20 +107,16 @@ class _Writer:
                 continue
             lines = [f"{key}:"]
             for name, item in value.items():
-                lines.extend(self._write_part(key, name, item))
+                path = (key, name)
+                fields = item.items() if key == "ops" and isinstance(item, dict) and path not in self.opened else ()
+                parts = [f"{spell_scalar(field)}: {_flow(inner)}," for field, inner in fields if not _is_block(inner)]
+                # The fields of an op are between brackets, one after another, unless one of them is long itself.
+                if parts and len(parts) == len(fields) and max(map(len, parts)) + 2 * len(_INDENT) <= WIDTH:
+                    filled = list(_fill(f"{_INDENT}{spell_scalar(name)}: {{", parts, 2 * _INDENT, end="}"))
+                    lines.extend(self._annotate(filled, _INDENT, path, is_open=False))
+                else:
+                    lines.extend(self._write_entry(name, item, _INDENT, path))
             yield from self._annotate(lines, "", (key,), is_open=True)
-
-    def _write_part(self, section: str, name: str, item: Tree) -> Iterator[str]:
-        """Yield the lines of an op, a model, an input, ..."""
-        path = (section, name)
-        fields = item.items() if section == "ops" and isinstance(item, dict) and path not in self.opened else ()
-        parts = [f"{spell_scalar(field)}: {_flow(inner)}," for field, inner in fields if not _is_block(inner)]
-        # The fields of an op are between brackets, one after another, unless one of them is long itself.
-        if parts and len(parts) == len(fields) and max(map(len, parts)) + 2 * len(_INDENT) <= WIDTH:
-            lines = list(_fill(f"{_INDENT}{spell_scalar(name)}: {{", parts, 2 * _INDENT, end="}"))
-            yield from self._annotate(lines, _INDENT, path, is_open=False)
-        else:
-            yield from self._write_entry(name, item, _INDENT, path)
 
     def _annotate(self, lines: list[str], indent: str, path: Path, *, is_open: bool) -> Iterator[str]:
         """Yield the lines of a part with its comments; one on its own line is on the first, where others are below."""
@@ -163,7 +156,16 @@ class _Writer:
             case list():
                 yield head
                 for number, item in enumerate(value):
-                    yield from self._write_item(item, indent, (*path, number))
+                    place = (*path, number)
+                    is_long = place in self.opened or _is_block(item) or len(indent) + 2 + len(_flow(item)) > WIDTH
+                    if isinstance(item, dict) and item and is_long:
+                        lines = list(self._write_entries(item, indent + _INDENT, place))
+                        # A mapping begins on the line of the dash; a comment before its first part is before the item.
+                        lines[0] = f"{indent}- {lines[0].removeprefix(indent + _INDENT)}"
+                    else:
+                        lines = list(self._write(f"{indent}-", item, indent + _INDENT, place))
+                    is_open = is_long and isinstance(item, dict | list | Block)
+                    yield from self._annotate(lines, indent, place, is_open=is_open)
             case Block():
                 first, *rest = value.split("\n")
                 yield f"{head} {first}"
@@ -173,17 +175,6 @@ class _Writer:
                 yield from _fill(f"{head} ", _BREAK.split(quote(value)), indent)
             case _:
                 yield f"{head} {_flow(value)}"
-
-    def _write_item(self, item: Tree, indent: str, path: Path) -> Iterator[str]:
-        """Yield the lines of an item of a list."""
-        is_long = path in self.opened or _is_block(item) or len(indent) + 2 + len(_flow(item)) > WIDTH
-        if isinstance(item, dict) and item and is_long:
-            lines = list(self._write_entries(item, indent + _INDENT, path))
-            # A mapping begins on the line of the dash; a comment before its first part is before the item.
-            lines[0] = f"{indent}- {lines[0].removeprefix(indent + _INDENT)}"
-        else:
-            lines = list(self._write(f"{indent}-", item, indent + _INDENT, path))
-        yield from self._annotate(lines, indent, path, is_open=is_long and isinstance(item, dict | list | Block))
 
 
 def _is_block(value: Tree) -> bool:

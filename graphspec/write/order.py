@@ -62,19 +62,14 @@ def _sort_part(section: str, part: object) -> object:
         return part
     fields = cast("dict[str, object]", part)
     if section == "ops":
-        return _sort(fields, _find_op_order(fields))
+        kind = next(iter((*(key for key in EXPANDED if key in fields), *find_kinds(fields))), "")
+        declared = {"use": UseOp, "expr": FormulaOp, **KINDS}.get(kind, OpBase)
+        own = (key for key in find_order(declared) if key not in OpBase.model_fields)
+        return _sort(fields, tuple(dict.fromkeys((kind, *own, *OpBase.model_fields))))
     if section == "data" and not fields.keys() & {"source", "class"}:  # several training sets
         return {name: _sort_part(section, each) for name, each in fields.items()}
     ordered = _sort(fields, _PARTS[section])
     return {name: _sort_section(name, each) if section == "blocks" else each for name, each in ordered.items()}
-
-
-def _find_op_order(op: Mapping[str, object]) -> tuple[str, ...]:
-    """Return the keys of an op: its kind, what its kind has, and what all ops have."""
-    kind = next(iter((*(key for key in EXPANDED if key in op), *find_kinds(op))), "")
-    declared = {"use": UseOp, "expr": FormulaOp, **KINDS}.get(kind, OpBase)
-    own = (key for key in find_order(declared) if key not in OpBase.model_fields)
-    return tuple(dict.fromkeys((kind, *own, *OpBase.model_fields)))
 
 
 def _sort(fields: Mapping[str, V], order: Sequence[str]) -> dict[str, V]:

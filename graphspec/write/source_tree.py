@@ -103,12 +103,6 @@ class SourceTree:
 
 def read_tree(text: str) -> SourceTree:
     """Return the values of a YAML text with their comments."""
-    tree = _read_values(text)
-    _Comments(text, tree).place()
-    return tree
-
-
-def _read_values(text: str) -> SourceTree:
     tree = SourceTree(root=Part(start=0))
     holder: Part | None = None
     keyed: Part | None = None
@@ -146,6 +140,7 @@ def _read_values(text: str) -> SourceTree:
                     part.leaf = _spell(event, text[start:end], part, tree)
     finally:
         parser.dispose()
+    _Comments(text, tree).place()
     return tree
 
 
@@ -213,8 +208,13 @@ class _Comments:
                 self._place_line(content.strip(), start, start - position, is_apart)
                 is_apart = False
             else:
-                if is_apart:
-                    self._set_apart(start, line_end)
+                place = bisect_left(self._starts, start) if is_apart else len(self._parts)
+                if place < len(self._parts) and self._starts[place] < line_end:
+                    part = self._parts[place]  # the empty line before it is kept
+                    if place == 0 and self._tree.head:
+                        self._tree.head.append("")
+                    elif part.holder is not None and not part.holder.in_brackets:
+                        part.before.append("")
                 is_apart = False
                 # What begins on this line may end on another.
                 while (span := self._find_span(spans, position, line_end)) is not None:
@@ -224,7 +224,11 @@ class _Comments:
                 rest = self._text[position:line_end]
                 if "#" in rest:
                     at = position + rest.index("#")
-                    self._place_rest(self._text[at:line_end].rstrip(), at)
+                    text, mark = self._text[at:line_end].rstrip(), self._find_mark(at)
+                    if mark is not None and mark[0] > self._text.rfind("\n", 0, at):  # after what it follows
+                        (self._tree.head if mark[2] is self._tree.root else mark[2].after).append(text)
+                    else:  # after the dash of an item
+                        self._place_line(text, at, 0, False)
             position = line_end + (2 if self._text[line_end : line_end + 2] == "\r\n" else 1)
 
     @staticmethod
@@ -233,27 +237,9 @@ class _Comments:
         place = bisect_left(spans, (start, -1))
         return spans[place] if place < len(spans) and spans[place][0] < end else None
 
-    def _set_apart(self, start: int, line_end: int) -> None:
-        """Keep the empty line before the part that begins on a line."""
-        place = bisect_left(self._starts, start)
-        if place < len(self._parts) and self._starts[place] < line_end:
-            part = self._parts[place]
-            if place == 0 and self._tree.head:
-                self._tree.head.append("")
-            elif part.holder is not None and not part.holder.in_brackets:
-                part.before.append("")
-
     def _find_mark(self, position: int) -> tuple[int, bool, Part] | None:
         place = bisect_right(self._ends, position)
         return self._marks[place - 1] if place else None
-
-    def _place_rest(self, text: str, position: int) -> None:
-        """Attach a trailing comment to what it follows."""
-        mark, line = self._find_mark(position), self._text.rfind("\n", 0, position)
-        if mark is not None and mark[0] > line:
-            (self._tree.head if mark[2] is self._tree.root else mark[2].after).append(text)
-        else:  # after the dash of an item
-            self._place_line(text, position, 0, False)
 
     def _place_line(self, text: str, position: int, column: int, is_apart: bool) -> None:
         """Give a comment on its own line to what follows, or to what is before if it is indented like that."""
@@ -264,7 +250,9 @@ class _Comments:
             return
         following = self._parts[place] if place < len(self._parts) else None
         mark = self._find_mark(position)
-        bracket = self._find_bracket(position, None if mark is None else mark[2])
+        bracket = None if mark is None else mark[2]  # the innermost value between brackets that the comment is in
+        while bracket is not None and not (bracket.in_brackets and bracket.start < position < bracket.end):
+            bracket = bracket.holder
         if bracket is not None:
             is_inside = following is not None and following.start < bracket.end
             if is_inside and following is not None:
@@ -279,12 +267,6 @@ class _Comments:
             following.before += lines
         else:
             (above or self._tree.root).below += lines
-
-    def _find_bracket(self, position: int, near: Part | None) -> Part | None:
-        """Return the innermost value between brackets that a position is in, from the part before it outward."""
-        while near is not None and not (near.in_brackets and near.start < position < near.end):
-            near = near.holder
-        return near
 
     def _find_above(self, last: Part, column: int) -> Part | None:
         """Return the part at whose end a comment in a column is: the innermost outside of brackets, not right of it."""

@@ -383,7 +383,13 @@ def _read(folder: Path) -> Checkpoint:
     except ValueError as error:
         raise ValueError(f"{MANIFEST}: {error}") from error
     state = manifest.state
-    path = _find_file(folder, state.file)
+    name = state.file
+    is_plain = name.isprintable() and name not in ("", ".", "..") and not any(mark in name for mark in "/\\:")
+    path = folder / name if is_plain else folder
+    if not is_plain or path.resolve().parent != folder.resolve():
+        raise ValueError(f"{MANIFEST} names the file {name!r}, which is not in the folder")
+    if not path.is_file():
+        raise ValueError(f"it has no {name}")
     size = path.stat().st_size
     if size != state.bytes:
         raise ValueError(f"{state.file} has {size:,} bytes of {state.bytes:,}")
@@ -404,14 +410,3 @@ def _read(folder: Path) -> Checkpoint:
         raise ValueError(f"the array {name!r} is not in {MANIFEST}")
     sections = cast("dict[str, Plain]", manifest.sections)
     return Checkpoint(arrays={name: arrays[name] for name in manifest.tensors}, sections=sections)
-
-
-def _find_file(folder: Path, name: str) -> Path:
-    """Return the file that a manifest names, which must be inside its folder."""
-    is_plain = name.isprintable() and name not in ("", ".", "..") and not any(mark in name for mark in "/\\:")
-    path = folder / name if is_plain else folder
-    if not is_plain or path.resolve().parent != folder.resolve():
-        raise ValueError(f"{MANIFEST} names the file {name!r}, which is not in the folder")
-    if not path.is_file():
-        raise ValueError(f"it has no {name}")
-    return path

@@ -64,14 +64,14 @@ def _list_paths(incomplete: str) -> Iterator[tuple[str, Path]]:
     What is in a folder comes instead of it where nothing else begins so: a shell would end the word after its name.
     """
     found = _list_folder(incomplete)
-    while len(found) == 1 and _is_open(found[0][1]) and (inside := _list_folder(found[0][0])):
+    while len(found) == 1:
+        name, path = found[0]
+        # The folder of a run is not opened.
+        inside = _list_folder(name) if path.is_dir() and not (path / RECORD).is_file() else []
+        if not inside:
+            break
         found = inside
     yield from found
-
-
-def _is_open(path: Path) -> bool:
-    """Return whether a path is a folder, and not that of a run."""
-    return path.is_dir() and not (path / RECORD).is_file()
 
 
 def _list_folder(incomplete: str) -> list[tuple[str, Path]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from difflib import unified_diff
@@ -49,6 +50,8 @@ def fmt(specs: Files, check: CheckOption = False, diff: DiffOption = False) -> N
 
 def _format(path: Path, *, check: bool, diff: bool) -> bool:
     """Format a file, or print what would change in it; return whether it is another text then."""
+    import json
+
     from graphspec.read.source import decode, read_bytes
     from graphspec.write.format import format_document
 
@@ -56,38 +59,23 @@ def _format(path: Path, *, check: bool, diff: bool) -> bool:
     content = sys.stdin.buffer.read(limits.bytes + 1) if is_stdin else read_bytes(path, str(path), limits)
     name = "<stdin>" if is_stdin else str(path)
     before = decode(content, name, limits).content
-    is_json = is_stdin and before.lstrip().startswith("{") and _is_json(before)
-    after = format_document(before, "<stdin>.json" if is_json else name)
+    shown = name
+    if is_stdin and before.lstrip().startswith("{"):  # YAML holds JSON, too, but lays it out in another way
+        with contextlib.suppress(ValueError):
+            json.loads(before)
+            shown = "<stdin>.json"
+    after = format_document(before, shown)
     if diff:
-        _print_difference(before, after, name)
+        lines: Sequence[str] = before.splitlines()
+        for line in unified_diff(lines, after.splitlines(), name, f"{name} (formatted)", lineterm=""):
+            say(line)
     elif is_stdin and not check:
         say(after.removesuffix("\n"))
     elif after != before:
         say(f"{'would format' if check else 'formatted'} {name}")
         if not check:
-            _write(path, after)
+            try:
+                path.write_bytes(after.encode("utf-8"))
+            except OSError as error:
+                raise cannot_write(path, error) from error
     return after != before
-
-
-def _is_json(text: str) -> bool:
-    """Return whether a text is JSON, which YAML holds too, but lays out in another way."""
-    import json
-
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _print_difference(before: str, after: str, name: str) -> None:
-    lines: Sequence[str] = before.splitlines()
-    for line in unified_diff(lines, after.splitlines(), name, f"{name} (formatted)", lineterm=""):
-        say(line)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_bytes(text.encode("utf-8"))
-    except OSError as error:
-        raise cannot_write(path, error) from error

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -17,9 +17,6 @@ from runtime.cli.completion import keep
 from runtime.folder import cannot_write
 from runtime.problems import problem
 from runtime.terminal import say
-
-if TYPE_CHECKING:
-    from graphspec.declare.graph import GraphSpec
 
 DEFAULT = "gan"
 _JUDGED = "judgement.py"  # measures an example in a checkout
@@ -76,37 +73,27 @@ def find_title(text: str) -> str:
 
 def find_next(template: Template) -> list[str]:
     """Return the commands that train a template that was written here: what it needs is made first."""
-    from graphspec.load import load
-
-    spec = load(Path(template.spec))
-    missing = [name for name in _list_paths(spec) if not Path(name).exists()]
-    scripts = [name for name, text in template.files.items() if name.endswith(".py") and _makes(text, missing)]
-    allowed = "".join(f" --allow {package}" for package in _find_packages(spec))
-    return [*(f"python {name}" for name in scripts), f"stepgraph run {template.spec}{allowed}"]
-
-
-def _list_paths(spec: GraphSpec) -> list[str]:
-    """Return the files that the data of a spec is read from."""
-    found = (spec.source(role) for role in spec.data)
-    return [source.path for source in found if source is not None and source.path is not None]
-
-
-def _makes(script: bytes, names: list[str]) -> bool:
-    """Return whether a script makes a file: the first lines of one that does say so."""
-    says = ast.get_docstring(ast.parse(script)) or ""
-    return any(Path(name).name in says for name in names)
-
-
-def _find_packages(spec: GraphSpec) -> list[str]:
-    """Return the packages that the training of a spec imports."""
     from compiler import compile_step
+    from graphspec.load import load
     from runtime.data.open import find_classes
     from runtime.engine.user_models import find_imports
     from runtime.train.pace import find_declared_pace
 
+    spec = load(Path(template.spec))
+    sources = map(spec.source, spec.data)
+    paths = [Path(source.path) for source in sources if source is not None and source.path is not None]
+    missing = [path.name for path in paths if not path.exists()]
+    scripts: list[str] = []
+    for name, text in template.files.items():
+        # The first lines of a script that makes a file say so.
+        says = (ast.get_docstring(ast.parse(text)) or "") if name.endswith(".py") else ""
+        if any(each in says for each in missing):
+            scripts.append(name)
     plan = compile_step(spec, pace=find_declared_pace(spec, Path()), pending=True)
-    paths = (*find_imports(plan.program, spec), *find_classes(spec, spec.data))
-    return list(dict.fromkeys(path.split(":")[0].split(".")[0] for path in paths))
+    classes = (*find_imports(plan.program, spec), *find_classes(spec, spec.data))
+    packages = dict.fromkeys(path.split(":")[0].split(".")[0] for path in classes)
+    allowed = "".join(f" --allow {package}" for package in packages)
+    return [*(f"python {name}" for name in scripts), f"stepgraph run {template.spec}{allowed}"]
 
 
 def _show_templates(wanted: bool) -> None:

@@ -30,6 +30,8 @@ def watch(
     root: Root = None,
 ) -> None:
     """Check a spec and show its plan, again whenever one of its files changes; Ctrl-C ends it."""
+    from graphspec.load import load
+
     files: tuple[Path, ...] = (spec,)
     seen: State | None = None
     try:
@@ -39,7 +41,12 @@ def watch(
                 before = _look(files)
                 if has_moving_lines(sys.stdout):
                     print(CLEAR, end="")
-                known, files = files, (spec, *_find_files(spec, overrides or (), root))
+                try:
+                    texts = load(spec, overrides or (), root=root).texts()
+                except SpecError as error:
+                    texts = error.texts  # the files that could be read
+                included = (path for path in map(Path, texts) if path != spec and path.is_file())
+                known, files = files, (spec, *included)
                 try:
                     plan(spec, overrides, backend, order, mode, PlanFormat.text, width, None, root)
                 except SpecError as error:
@@ -52,25 +59,13 @@ def watch(
         return
 
 
-def _find_files(spec: Path, overrides: Iterable[str], root: Path | None) -> tuple[Path, ...]:
-    """Return the files that a spec includes, as far as it can be read."""
-    from graphspec.load import load
-
-    try:
-        texts = load(spec, [*overrides], root=root).texts()
-    except SpecError as error:
-        texts = error.texts
-    return tuple(path for path in map(Path, texts) if path != spec and path.is_file())
-
-
 def _look(files: Iterable[Path]) -> State:
     """Return when each file was written last, and its size; None for one that is not there."""
-    return tuple(map(_look_at, files))
-
-
-def _look_at(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None  # editors replace a file by moving another into its place
-    return found.st_mtime_ns, found.st_size
+    found: list[tuple[int, int] | None] = []
+    for path in files:
+        try:
+            seen = path.stat()
+            found.append((seen.st_mtime_ns, seen.st_size))
+        except OSError:
+            found.append(None)  # editors replace a file by moving another into its place
+    return tuple(found)

@@ -105,7 +105,10 @@ def _globals(context: EmitContext) -> Iterator[Global]:
             own = names.joint(models)
             part: ast.expr = syntax.call("places", syntax.name(own), syntax.name(names.joint(covers)))
         else:
-            part = _slice(covers, model, names)
+            # A slice: the parts of the models before it are skipped.
+            lengths = [syntax.call("len", syntax.name(names.parameters(each))) for each in covers]
+            index = covers.index(model)
+            part = syntax.call("slice", _total(lengths[:index]), _total(lengths[: index + 1]))
         yield Global(name=names.part(covers, model), value=part)
     yield from sharing_globals(context)
     yield from scheduled_globals(context)
@@ -153,15 +156,6 @@ def _model_globals(model: ModelDecl, names: Names, needs: Needs, dialect: Dialec
         yield from dialect.drawing(model, names)
 
 
-def _slice(covers: tuple[str, ...], model: str, names: Names) -> ast.expr:
-    """Return the slice of a model's gradients in a set over several models."""
-    lists = [syntax.name(names.parameters(each)) for each in covers]
-    index = covers.index(model)
-    before = [syntax.call("len", each) for each in lists[:index]]
-    upto = [*before, syntax.call("len", lists[index])]
-    return syntax.call("slice", _total(before), _total(upto))
-
-
 def _total(terms: Sequence[ast.expr]) -> ast.expr:
     """Return the sum of terms."""
     if not terms:
@@ -191,29 +185,22 @@ WEIGHTS = "WEIGHTS"
 def emit_models(context: EmitContext, provided: frozenset[str]) -> Block:
     """Return ``def make_models(seed, device, dtype, given):``; models in ``provided`` are always given."""
     header = syntax.define("make_models", *(syntax.parameter(each) for each in ("seed", "device", "dtype", "given")))
-    start = syntax.assign(MADE, syntax.call("dict", syntax.name("given")))
-    body = (
-        Line(statement=start),
-        *(_emit_model(model, context) for model in context.program.models if model.name not in provided),
-        Line(statement=syntax.give(context.dialect.finished(MADE))),
-    )
-    doc = "Return every model by name: the given ones as they are, the others with their initial weights."
-    return Block(header=Line(statement=header), body=body, doc=doc)
-
-
-def _emit_model(model: ModelDecl, context: EmitContext) -> Block:
-    """Return the lines that make one model unless it was given."""
-    absent = ast.Compare(left=syntax.constant(model.name), ops=[ast.NotIn()], comparators=[syntax.name(MADE)])
-    body = [*_make_lines(model, context)]
-    if model.weights is not None:  # its file is read unless it was removed from the list of files
+    body: list[Code] = [Line(statement=syntax.assign(MADE, syntax.call("dict", syntax.name("given"))))]
+    for model in (each for each in context.program.models if each.name not in provided):
         name, files = syntax.constant(model.name), syntax.name(WEIGHTS)
-        is_listed = ast.Compare(left=name, ops=[ast.In()], comparators=[files])
-        read = syntax.call("load_weights", syntax.item(syntax.name(MADE), name), name, syntax.item(files, name))
-        header = Line(statement=syntax.when(is_listed), op=model.name, place=model.place)
-        loading = Line(statement=syntax.perform(read), op=model.name, place=model.place)
-        body.append(Block(header=header, body=(loading,)))
-    header = Line(statement=syntax.when(absent), op=model.name, place=model.place)
-    return Block(header=header, body=tuple(body))
+        making = [*_make_lines(model, context)]
+        if model.weights is not None:  # its file is read unless it was removed from the list of files
+            is_listed = ast.Compare(left=name, ops=[ast.In()], comparators=[files])
+            read = syntax.call("load_weights", syntax.item(syntax.name(MADE), name), name, syntax.item(files, name))
+            listed = Line(statement=syntax.when(is_listed), op=model.name, place=model.place)
+            loading = Line(statement=syntax.perform(read), op=model.name, place=model.place)
+            making.append(Block(header=listed, body=(loading,)))
+        is_absent = ast.Compare(left=name, ops=[ast.NotIn()], comparators=[syntax.name(MADE)])
+        absent = Line(statement=syntax.when(is_absent), op=model.name, place=model.place)
+        body.append(Block(header=absent, body=tuple(making)))
+    body.append(Line(statement=syntax.give(context.dialect.finished(MADE))))
+    doc = "Return every model by name: the given ones as they are, the others with their initial weights."
+    return Block(header=Line(statement=header), body=tuple(body), doc=doc)
 
 
 def weights_register(program: Program, provided: frozenset[str]) -> Iterator[Line]:

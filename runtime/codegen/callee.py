@@ -99,7 +99,11 @@ def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = Fal
 
 def resolve_window(callee: Callee, options: Mapping[str, Value]) -> Resolved:
     """Return the construction of a layer: pairs of equal sizes as one number, a stride that is the window left out."""
-    options = {name: _one_number(value) if name in PAIRS else value for name, value in options.items()}
+    options = dict(options)
+    for name in PAIRS:
+        value = options.get(name)
+        if isinstance(value, tuple) and len(value) == 2 and value[0] == value[1]:
+            options[name] = value[0]
     if callee.path in POOLS and options.get("stride") == options.get("kernel_size"):
         del options["stride"]
     return resolve(callee, options)
@@ -107,8 +111,3 @@ def resolve_window(callee: Callee, options: Mapping[str, Value]) -> Resolved:
 
 POOLS = ("AvgPool", "MaxPool", "nn.AvgPool2d", "nn.MaxPool2d")
 """Layers whose stride is their window's size by default."""
-
-
-def _one_number(value: Value) -> Value:
-    """Return (k, k) as k."""
-    return value[0] if isinstance(value, tuple) and len(value) == 2 and value[0] == value[1] else value

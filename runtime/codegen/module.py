@@ -188,6 +188,10 @@ def _docstring(context: EmitContext, provided: frozenset[str]) -> str:
     batch = ", ".join(f'"{entry.name}": {context.names.value(entry.name)}' for entry in program.inputs)
     modes = ", ".join(mode.mode for mode in program.modes)
     made = f"made by stepgraph (order: {program.order})"
+    missing: list[str] = []
+    if program.uncounted:
+        reason = "This file is for reading, and `build` raises. Left out, because only a run knows the length:"
+        missing = ["", reason, "", *(f"    {plain(each)}" for each in program.uncounted)]
     return "\n".join(
         (
             f"{quotes}{plain(program.name)}: a training step in {context.dialect.title}, {made}.",
@@ -198,21 +202,10 @@ def _docstring(context: EmitContext, provided: frozenset[str]) -> str:
             f"    outputs = step({{{batch}}})    # modes: {modes}",
             "",
             "Comments give the version of the weights an instruction reads or writes, counted within the step.",
-            *_uncounted(program),
+            *missing,
             quotes,
         )
     )
-
-
-def _uncounted(program: Program) -> Iterator[str]:
-    """Yield what is left out of a program that can only be read."""
-    if program.uncounted:
-        yield from (
-            "",
-            "This file is for reading, and `build` raises. Left out, because only a run knows the length:",
-            "",
-        )
-        yield from (f"    {plain(each)}" for each in program.uncounted)
 
 
 def input_line(entry: InputDecl, statement: ast.stmt, *, comment: str) -> Line:

@@ -111,30 +111,27 @@ def frozen_global(model: ModelDecl, names: Names, dialect: Dialect) -> Global:
 def grouped_parameters(optimizer: OptimizerDecl, context: EmitContext) -> ast.expr | None:
     """Return the groups of an optimizer with their options; None where it has none.
 
-    Groups with the same options are merged.
+    Groups with the same options are merged: ``[(matching(net.named_parameters(), "bias$"), {"weight_decay": 0.0})]``.
     """
-    unlike = optimizer.find_unlike()
-    return syntax.listing(_group(changes, optimizer, context) for changes in unlike) if unlike else None
+    groups: list[ast.expr] = []
+    for changes in optimizer.find_unlike():
+        patterns: dict[str, list[str]] = {}
+        for group in optimizer.find_changed():
+            if group.changes == changes:
+                patterns.setdefault(group.model, []).append(group.match)
+        members = [_match(context.program.model(model), tuple(found), context) for model, found in patterns.items()]
+        listed = members[0] if len(members) == 1 else syntax.listing(map(syntax.spread, members))
+        options = {
+            name: follow(each, context.dialect) if isinstance(each, ScheduleDecl) else syntax.constant(each)
+            for name, each in changes.items()
+        }
+        groups.append(syntax.sequence((listed, syntax.dictionary(options))))
+    return syntax.listing(groups) if groups else None
 
 
 def has_groups(optimizer: OptimizerDecl) -> bool:
     """Return whether an optimizer has other options for some parameters than for the rest."""
     return bool(optimizer.find_changed())
-
-
-def _group(changes: Mapping[str, float | ScheduleDecl], optimizer: OptimizerDecl, context: EmitContext) -> ast.expr:
-    """Return ``(matching(net.named_parameters(), "bias$"), {"weight_decay": 0.0})``."""
-    patterns: dict[str, list[str]] = {}
-    for group in optimizer.find_changed():
-        if group.changes == changes:
-            patterns.setdefault(group.model, []).append(group.match)
-    members = [_match(context.program.model(model), tuple(found), context) for model, found in patterns.items()]
-    listed = members[0] if len(members) == 1 else syntax.listing(map(syntax.spread, members))
-    options = {
-        name: follow(each, context.dialect) if isinstance(each, ScheduleDecl) else syntax.constant(each)
-        for name, each in changes.items()
-    }
-    return syntax.sequence((listed, syntax.dictionary(options)))
 
 
 def _match(model: ModelDecl, patterns: tuple[str, ...], context: EmitContext) -> ast.expr:

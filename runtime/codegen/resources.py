@@ -338,19 +338,14 @@ def choose_names(
     first = (request for request, is_wanted in watching.items() if is_wanted)
     for kind, key, request in (*first, *_name_requests(program), *name_requests):
         if (kind, key) not in table:
-            table[kind, key] = _free(request, used)
-            used.add(table[kind, key])
+            identifier = re.sub(r"\W", "_", request, flags=re.ASCII)
+            if identifier.startswith("__"):  # Python's own names look like this
+                identifier = identifier.lstrip("_") or "value"
+            while identifier in used:
+                identifier += "_"
+            table[kind, key] = identifier
+            used.add(identifier)
     return Names(table=table, profile=extras.profile)
-
-
-def _free(request: str, used: set[str]) -> str:
-    """Return the preferred identifier, with trailing underscores until it is free."""
-    identifier = re.sub(r"\W", "_", request, flags=re.ASCII)
-    if identifier.startswith("__"):  # Python's own names look like this
-        identifier = identifier.lstrip("_") or "value"
-    while identifier in used:
-        identifier += "_"
-    return identifier
 
 
 def _name_requests(program: Program) -> Iterator[NameRequest]:

@@ -124,14 +124,24 @@ def _definitions(stem: str, text: str, tree: ast.Module) -> Iterator[Definition]
     """Yield the definitions of a module in source order, each with the comments above and a docstring below it."""
     lines = text.split("\n")
     for position, statement in enumerate(tree.body):
-        name = _defined_name(statement)
-        if name is None:
-            continue
+        match statement:
+            case (
+                ast.FunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.Assign(targets=[ast.Name(id=name)])
+                | ast.AnnAssign(target=ast.Name(id=name))
+            ):
+                decorators = statement.decorator_list if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else []
+            case _:
+                continue  # an import or a docstring
+        first = min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1
+        while first > 0 and lines[first - 1].startswith("#"):
+            first -= 1
         following = tree.body[position + 1] if position + 1 < len(tree.body) else None
         # A bare string after a constant is its docstring.
         is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
         end = following.end_lineno if following is not None and is_text else statement.end_lineno
-        source = "\n".join(lines[_first_line(statement, lines) : end])
+        source = "\n".join(lines[first:end])
         table = symtable.symtable(source, stem, "exec")
         yield Definition(name=name, module=stem, source=source, uses=frozenset(_outer_names(table)) - {name}, order=0)
 
@@ -144,23 +154,3 @@ def _outer_names(table: symtable.SymbolTable) -> Iterator[str]:
     )
     for inner in table.get_children():
         yield from _outer_names(inner)
-
-
-def _defined_name(statement: ast.stmt) -> str | None:
-    """Return the name a top-level statement defines, None for imports and docstrings."""
-    match statement:
-        case ast.FunctionDef() | ast.ClassDef():
-            return statement.name
-        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-            return name
-        case _:
-            return None
-
-
-def _first_line(statement: ast.stmt, lines: list[str]) -> int:
-    """Return the 0-based line at which a definition starts, decorators and the comments above included."""
-    decorators = statement.decorator_list if isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else []
-    first = min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1
-    while first > 0 and lines[first - 1].startswith("#"):
-        first -= 1
-    return first

@@ -91,18 +91,17 @@ def literal(value: Setting) -> ast.expr:
     if isinstance(value, Scheduled):
         raise TypeError(f"{value} is no literal: it changes while training")
     if isinstance(value, Subscript):
-        places = [_place(each) for each in value.places]
+        places: list[ast.expr] = []
+        for place in value.places:
+            if isinstance(place, Slice):
+                lower = constant(place.start) if place.start else None
+                upper = None if place.stop is None else constant(place.stop)
+                step = constant(place.step) if place.step > 1 else None
+                places.append(ast.Slice(lower=lower, upper=upper, step=step))
+            else:
+                places.append(constant(place))
         return places[0] if len(places) == 1 else sequence(places)
     return constant(value)
-
-
-def _place(place: int | Slice | None) -> ast.expr:
-    """Return an index, a slice or None, for brackets."""
-    if not isinstance(place, Slice):
-        return constant(place)
-    lower = constant(place.start) if place.start else None
-    upper = None if place.stop is None else constant(place.stop)
-    return ast.Slice(lower=lower, upper=upper, step=constant(place.step) if place.step > 1 else None)
 
 
 def sequence(entries: Iterable[ast.expr]) -> ast.Tuple:

@@ -21,29 +21,27 @@ Bracketed = ast.Call | ast.List | ast.Tuple | ast.Dict
 
 
 def lay_out(statement: ast.stmt, indent: int) -> tuple[str, ...]:
-    """Return the lines of a statement without a body (or of the header of one with a body), indented."""
+    """Return the lines of a statement without a body (or of the header of one with a body), indented.
+
+    Its value is broken into one line per element where it must be.
+    """
     header = statement
     if isinstance(statement, BLOCKS):
         header = copy.copy(statement)
         header.body = [ast.Pass()]  # a marker, which is cut off
     header.lineno = 1  # ``ast.unparse`` looks up the type comment of a statement's line, and fails where it has none
-    lines = _break_statement(header, WIDTH - indent)
-    return tuple(" " * indent + line for line in lines)
-
-
-def _break_statement(statement: ast.stmt, width: int) -> list[str]:
-    """Return the lines of a statement whose value is broken into one line per element where it must be."""
-    text = unparse(statement)
+    text, width, value = unparse(header), WIDTH - indent, getattr(statement, "value", None)
     if isinstance(statement, BLOCKS):
-        return text[: text.rindex("\n")].split("\n")
-    value = getattr(statement, "value", None)
-    if isinstance(value, ast.BinOp) and len(text) > width:
-        return [f"{text.removesuffix(unparse(value))}(", *(" " * INDENT + term for term in _split_sum(value)), ")"]
-    if not isinstance(value, Bracketed) or (len(text) <= width and not _is_stack(value)):
-        return [text]
-    prefix = text.removesuffix(unparse(value))
-    first, *rest = _break(value, width, len(prefix))
-    return [prefix + first, *rest]
+        lines = text[: text.rindex("\n")].split("\n")
+    elif isinstance(value, ast.BinOp) and len(text) > width:
+        lines = [f"{text.removesuffix(unparse(value))}(", *(" " * INDENT + term for term in _split_sum(value)), ")"]
+    elif not isinstance(value, Bracketed) or (len(text) <= width and not _is_stack(value)):
+        lines = [text]
+    else:
+        prefix = text.removesuffix(unparse(value))
+        first, *rest = _break(value, width, len(prefix))
+        lines = [prefix + first, *rest]
+    return tuple(" " * indent + line for line in lines)
 
 
 def _break(expression: ast.expr, width: int, before: int) -> list[str]:
@@ -51,7 +49,18 @@ def _break(expression: ast.expr, width: int, before: int) -> list[str]:
     text = unparse(expression)
     if not isinstance(expression, Bracketed) or (before + len(text) <= width and not _is_stack(expression)):
         return [text]
-    opening, entries, closing = _take_apart(expression)
+    match expression:
+        case ast.Call():
+            keywords = [(f"{keyword.arg}=" if keyword.arg else "**", keyword.value) for keyword in expression.keywords]
+            opening, closing = f"{unparse(expression.func)}(", ")"
+            entries = [*(("", value) for value in expression.args), *keywords]
+        case ast.Dict():
+            keys = [f"{unparse(key)}: " if key is not None else "**" for key in expression.keys]
+            opening, closing, entries = "{", "}", list(zip(keys, expression.values, strict=True))
+        case ast.List():
+            opening, closing, entries = "[", "]", [("", value) for value in expression.elts]
+        case ast.Tuple():
+            opening, closing, entries = "(", ")", [("", value) for value in expression.elts]
     lines = [opening]
     for prefix, entry in entries:
         first, *rest = _break(entry, width - INDENT, len(prefix) + 1)
@@ -85,21 +94,6 @@ def _is_stack(expression: ast.expr) -> bool:
     is_container = nested and len(expression.args) > 1
     is_container = is_container and unparse(expression.func) in ("nn.Sequential", "Residual")
     return is_container or any(_is_stack(argument) for argument in expression.args)
-
-
-def _take_apart(expression: Bracketed) -> tuple[str, list[tuple[str, ast.expr]], str]:
-    """Return the opening text, the elements with their prefixes, and the closing text of an expression."""
-    match expression:
-        case ast.Call():
-            keywords = [(f"{keyword.arg}=" if keyword.arg else "**", keyword.value) for keyword in expression.keywords]
-            return f"{unparse(expression.func)}(", [*(("", value) for value in expression.args), *keywords], ")"
-        case ast.Dict():
-            keys = [f"{unparse(key)}: " if key is not None else "**" for key in expression.keys]
-            return "{", list(zip(keys, expression.values, strict=True)), "}"
-        case ast.List():
-            return "[", [("", value) for value in expression.elts], "]"
-        case ast.Tuple():
-            return "(", [("", value) for value in expression.elts], ")"
 
 
 def unparse(node: ast.AST) -> str:
@@ -224,7 +218,10 @@ def _print(code: Code, indent: int) -> Iterator[Printed]:
         case Block():
             yield from _print_line(code.header, indent)
             if code.doc:
-                yield from _print_doc(code.doc, indent + INDENT)
+                margin, quotes = " " * (indent + INDENT), '"' * 3
+                first, *rest = textwrap.wrap(plain(code.doc), WIDTH - len(margin) - 6, break_on_hyphens=False)
+                yield Printed(text=f"{margin}{quotes}{first}{quotes if not rest else ''}")
+                yield from (Printed(text=margin + text) for text in (*rest, quotes) if rest)
             for entry in code.body:
                 yield from _print(entry, indent + INDENT)
         case Source():
@@ -247,17 +244,6 @@ def _comment_lines(note: str, indent: int, origin: tuple[str, str] | None) -> It
     """Yield a note as comment lines."""
     for text in textwrap.wrap(plain(note), WIDTH - indent - 2, break_on_hyphens=False):
         yield Printed(text=f"{' ' * indent}# {text}", origin=origin)
-
-
-def _print_doc(doc: str, indent: int) -> Iterator[Printed]:
-    """Yield a docstring, its first line next to the quotes."""
-    quotes = '"' * 3
-    first, *rest = textwrap.wrap(plain(doc), WIDTH - indent - 6, break_on_hyphens=False)
-    yield Printed(text=f"{' ' * indent}{quotes}{first}{quotes if not rest else ''}")
-    for text in rest:
-        yield Printed(text=" " * indent + text)
-    if rest:
-        yield Printed(text=" " * indent + quotes)
 
 
 def plain(text: str) -> str:

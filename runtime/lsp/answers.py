@@ -137,30 +137,25 @@ def _rename(question: Question, params: types.RenameParams) -> types.WorkspaceEd
 
 
 def _outline(question: Question, _: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
-    return [_draw_section(question, each) for each in navigate.outline(question.snapshot)]
-
-
-def _draw_section(question: Question, section: navigate.Section) -> types.DocumentSymbol:
-    children: list[types.DocumentSymbol] = []
-    for each in section.entries:
-        inside = navigate.list_inside(question.snapshot, each.symbol) if section.name == "blocks" else ()
-        ops = [_draw(question, op.symbol.name, op.span, op.whole, "ops", []) for op in inside]
-        children.append(_draw(question, each.symbol.name, each.span, each.whole, section.name, ops))
-    return _draw(question, section.name, section.span, section.whole, section.name, children)
+    drawn: list[types.DocumentSymbol] = []
+    for section in navigate.outline(question.snapshot):
+        children: list[types.DocumentSymbol] = []
+        for each in section.entries:
+            inside = navigate.list_inside(question.snapshot, each.symbol) if section.name == "blocks" else ()
+            ops = [_draw(question, op.symbol.name, op.span, op.whole, "ops", []) for op in inside]
+            children.append(_draw(question, each.symbol.name, each.span, each.whole, section.name, ops))
+        drawn.append(_draw(question, section.name, section.span, section.whole, section.name, children))
+    return drawn
 
 
 def _draw(
     question: Question, name: str, span: Span, whole: Span, kind: str, children: list[types.DocumentSymbol]
 ) -> types.DocumentSymbol:
     selection, place = question.range(span), question.range(whole)
-    around = types.Range(start=selection.start, end=max(selection.end, place.end, key=_key))
+    around = types.Range(start=selection.start, end=max(selection.end, place.end))
     return types.DocumentSymbol(
         name=name, kind=_SYMBOLS[kind], range=around, selection_range=selection, children=children
     )
-
-
-def _key(position: types.Position) -> tuple[int, int]:
-    return position.line, position.character
 
 
 def _fix(question: Question, params: types.CodeActionParams) -> list[types.CodeAction]:

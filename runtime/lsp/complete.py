@@ -93,7 +93,8 @@ def _suggest(cursor: Cursor, names: Names) -> Iterator[Suggestion]:
     path, data, scope = cursor.path, cursor.document.data, find_scope(cursor.path)
     opened = _OPEN.search(cursor.before)
     if opened is not None:
-        yield from _list_variables(names, scope)
+        variables = (each for each in names.declared if each.space == "variable" and each.scope in ("", scope))
+        yield from (Suggestion(label=each.name, kind="variable") for each in variables)
         if opened["equals"]:
             yield from (Suggestion(label=name, kind="function", after="(") for name in FUNCTIONS)
     elif cursor.is_key:
@@ -107,7 +108,10 @@ def _suggest(cursor: Cursor, names: Names) -> Iterator[Suggestion]:
         for key in sorted(keys.keys() - taken, key=lambda key: (key in common, [*keys].index(key))):
             yield Suggestion(label=key, kind="key", text=keys[key], after=": ")
     elif is_expression(cursor):
-        yield from _list_options(cursor.before)
+        called = _CALL.search(cursor.before)
+        signature = None if called is None else CALLS.get(called["function"]) or LOSSES.get(called["function"])
+        for option in signature.options if signature is not None else ():
+            yield Suggestion(label=option.name, kind="option", text=option.meaning, after="=")
         yield from list_names(names, WANTED["value"].facets, scope)
         yield from _list_functions()
     else:
@@ -188,12 +192,6 @@ def list_names(names: Names, facets: Iterable[Facet], scope: str) -> Iterator[Su
         yield Suggestion(label=name, kind=kind, detail=made)
 
 
-def _list_variables(names: Names, scope: str) -> Iterator[Suggestion]:
-    for symbol in names.declared:
-        if symbol.space == "variable" and symbol.scope in ("", scope):
-            yield Suggestion(label=symbol.name, kind="variable")
-
-
 def _list_given(cursor: Cursor, names: Names) -> Iterator[Suggestion]:
     """Yield the keys that are names: of what a use gives its block, and of inputs that a data set has."""
     match cursor.path:
@@ -235,14 +233,6 @@ def _list_functions() -> Iterator[Suggestion]:
         for name, signature in table.items():
             yield Suggestion(label=name, kind="function", detail=family, text=describe_function(name, signature))
     yield Suggestion(label=PI, kind="variable", detail="3.14159...")
-
-
-def _list_options(before: str) -> Iterator[Suggestion]:
-    """Yield the options of the call that the cursor is in."""
-    found = _CALL.search(before)
-    signature = None if found is None else CALLS.get(found["function"]) or LOSSES.get(found["function"])
-    for option in signature.options if signature is not None else ():
-        yield Suggestion(label=option.name, kind="option", text=option.meaning, after="=")
 
 
 def describe_function(name: str, signature: Signature) -> str:

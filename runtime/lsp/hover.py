@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
 
 from compiler import Plan
-from compiler.ir.program import ModelDecl
-from compiler.ir.step_graph import StepGraph
 from compiler.plan.summary import find_moments
 from graphspec.analysis.scope import find_expression
 from graphspec.declare.blocks import UseOp
@@ -99,13 +97,9 @@ def _describe_symbol(declared: Declared, snapshot: Snapshot) -> str:
                 made = f" of the op `{at[-1]}`" if at is not None else ""
                 return f"`{symbol.name}`: a value{made}{inside}"
             kind = declared.op.kind if declared.op is not None else declared.facets[0]
-            return f"`{symbol.name}`: {_with_article(kind)}{inside}"
-
-
-def _with_article(kind: str) -> str:
-    names = {"use": "a use of a block", "expr": "an expression", "ema": "an average", "state": "a state"}
-    article = "an" if kind[:1] in "aeiou" else "a"
-    return names.get(kind, f"{article} {kind}")
+            named = {"use": "a use of a block", "expr": "an expression", "ema": "an average", "state": "a state"}
+            what = named.get(kind, f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}")
+            return f"`{symbol.name}`: {what}{inside}"
 
 
 def _describe_facts(declared: Declared, names: Names, plan: Plan | None) -> Iterator[str]:
@@ -131,7 +125,10 @@ def _describe_facts(declared: Declared, names: Names, plan: Plan | None) -> Iter
         return
     for name in find_instances(symbol, names):
         yield from _describe_value(name, plan)
-        yield from _describe_moments(name, plan)
+        for mode in plan.program.modes:
+            when = find_moments(plan, mode).get(name) if mode.mode == "train" else None
+            if when is not None:
+                yield f"writes {when}"
         if name in plan.spec.ops:
             yield f"```text\n{plan.explain(name).strip()}\n```"
 
@@ -160,36 +157,27 @@ def _describe_value(name: str, plan: Plan) -> Iterator[str]:
         yield f"read by {_enumerate([each.removesuffix('.loss') for each in dict.fromkeys(readers)])}"
 
 
-def _describe_moments(name: str, plan: Plan) -> Iterator[str]:
-    """Yield in which steps an op writes."""
-    for mode in plan.program.modes:
-        when = find_moments(plan, mode).get(name) if mode.mode == "train" else None
-        if when is not None:
-            yield f"writes {when}"
-
-
 def _describe_model(name: str, plan: Plan) -> Iterator[str]:
     """Yield what a model is made of, what writes it, and which of its versions ops read."""
     for model in plan.program.models:
         if model.name == name:
-            yield _describe_declaration(model)
+            number = sum(prod(each.shape) for each in model.parameters)
+            made = f"`{model.class_path}`" if isinstance(model.class_path, str) else model.kind
+            counted = f"{number:,} {'parameter' if number == 1 else 'parameters'}"
+            yield f"{made}, {counted if model.parameters else 'parameters known once it is built'}"
     writers = [
         f"`{op_name}` ({op.kind})" for op_name, op in plan.spec.ops.items() if name in _list_written(op_name, op)
     ]
     yield f"written by {', '.join(writers)}" if writers else "written by no op: it stays as it is"
     for function, graph in plan.graphs.items():
-        versions = _find_versions(name, graph)
+        versions: dict[int, dict[str, None]] = {}
+        for node in graph.nodes.values():
+            for read in node.reads if node.called is not None else ():
+                if read.at.cell.kind in _WEIGHTS and name in read.at.cell.owners:
+                    versions.setdefault(read.at.version, {})[node.op] = None
         lines = [f"- `@{version}`: read by {_enumerate(list(ops))}" for version, ops in sorted(versions.items())]
         if lines:
             yield f"versions in `{function}`:\n" + "\n".join(lines)
-
-
-def _describe_declaration(model: ModelDecl) -> str:
-    number = sum(prod(each.shape) for each in model.parameters)
-    made = f"`{model.class_path}`" if isinstance(model.class_path, str) else model.kind
-    if not model.parameters:
-        return f"{made}, parameters known once it is built"
-    return f"{made}, {number:,} {'parameter' if number == 1 else 'parameters'}"
 
 
 def _list_written(name: str, op: Op) -> tuple[str, ...]:
@@ -203,16 +191,6 @@ def _list_written(name: str, op: Op) -> tuple[str, ...]:
             return (op.into,)
         case _:
             return ()
-
-
-def _find_versions(name: str, graph: StepGraph) -> Mapping[int, dict[str, None]]:
-    """Return the ops that call a model, by the version of its weights that they read."""
-    found: dict[int, dict[str, None]] = {}
-    for node in graph.nodes.values():
-        for read in node.reads if node.called is not None else ():
-            if read.at.cell.kind in _WEIGHTS and name in read.at.cell.owners:
-                found.setdefault(read.at.version, {})[node.op] = None
-    return found
 
 
 def _enumerate(names: list[str]) -> str:

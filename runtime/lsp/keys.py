@@ -39,7 +39,7 @@ def find_keys(data: Plain, path: Path) -> Mapping[str, str]:
         return found
     for node in _expand(nodes, value):
         for key, each in _mapping(node, "properties").items():
-            found.setdefault(key, _describe(cast("Node", each)))
+            found.setdefault(key, str(_resolve(cast("Node", each)).get("description", "")))
     return found
 
 
@@ -102,7 +102,11 @@ def _expand(nodes: list[Node], value: Plain) -> Iterator[Node]:
             for part in cast("list[Node]", declared.get("allOf", [])):
                 if "if" not in part:
                     yield from _expand([part], value)
-                elif _holds(cast("Node", part["if"]), value):
+                    continue
+                # The condition of a rule: constants that a mapping has.
+                wanted = _mapping(cast("Node", part["if"]), "properties").items()
+                constants = {key: cast("Node", each).get("const") for key, each in wanted}
+                if isinstance(value, dict) and all(key in value and value[key] == constants[key] for key in constants):
                     yield from _expand([cast("Node", part["then"])], value)
 
 
@@ -130,10 +134,6 @@ def _name(node: Node) -> str:
     return str(node.get("$ref", "")).rpartition("/")[2]
 
 
-def _describe(node: Node) -> str:
-    return str(_resolve(node).get("description", ""))
-
-
 def _mapping(node: Node, key: str) -> Mapping[str, object]:
     found = node.get(key)
     return cast("Mapping[str, object]", found) if isinstance(found, dict) else {}
@@ -154,19 +154,10 @@ def _fits(node: Node, value: Plain) -> bool:
     others = cast("list[str]", _mapping(node, "not").get("required", []))
     if others and all(key in value for key in others):
         return False
-    return all(
-        "const" not in cast("Node", each) or key not in value or _equals(value[key], cast("Node", each)["const"])
-        for key, each in _mapping(node, "properties").items()
-    )
-
-
-def _holds(condition: Node, value: Plain) -> bool:
-    """Return whether the condition of a rule holds: constants that a mapping has."""
-    return isinstance(value, dict) and all(
-        key in value and value[key] == cast("Node", each).get("const")
-        for key, each in _mapping(condition, "properties").items()
-    )
-
-
-def _equals(value: Plain, constant: object) -> bool:
-    return value == constant or (isinstance(value, str) and MARK in value)
+    for key, each in _mapping(node, "properties").items():
+        if "const" in cast("Node", each) and key in value:
+            found = value[key]
+            is_open = isinstance(found, str) and MARK in found  # it is being written
+            if not is_open and found != cast("Node", each)["const"]:
+                return False
+    return True

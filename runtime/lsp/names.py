@@ -164,11 +164,15 @@ class _Collector:
             for name in train.keys() - {MIX}:
                 self._declare(Symbol("data", name, TRAIN), (), ("data", TRAIN, name))
         for block in self._keys("blocks"):
-            self._declare_block(block)
+            for name in self._keys("blocks", block, "args"):
+                self._declare(Symbol("variable", name, block), (), ("blocks", block, "args", name))
+            for path, name in self._list("blocks", block, "inputs"):
+                self._declare(Symbol("name", name, block), ("input",), path, is_key=False)
+            self._outputs[block] = tuple(name for _, name in self._list("blocks", block, "outputs"))
         found = [(("ops", name), op, "") for name, op in self._declare_ops(("ops",), "")]
         for block in self._keys("blocks"):
-            path: Path = ("blocks", block, "ops")
-            found += [((*path, name), op, block) for name, op in self._declare_ops(path, block)]
+            ops: Path = ("blocks", block, "ops")
+            found += [((*ops, name), op, block) for name, op in self._declare_ops(ops, block)]
         for path, op, scope in found:
             self._visit_op(path, op, scope)
         self._visit_document()
@@ -201,14 +205,6 @@ class _Collector:
             self._mentions.append(Mention(symbol=symbol, span=span))
         found = Declared(symbol=symbol, facets=facets, path=path, span=span, whole=whole, op=op)
         self._declared.setdefault(symbol, found)
-
-    def _declare_block(self, block: str) -> None:
-        """Declare the inputs and the constants of a block."""
-        for name in self._keys("blocks", block, "args"):
-            self._declare(Symbol("variable", name, block), (), ("blocks", block, "args", name))
-        for path, name in self._list("blocks", block, "inputs"):
-            self._declare(Symbol("name", name, block), ("input",), path, is_key=False)
-        self._outputs[block] = tuple(name for _, name in self._list("blocks", block, "outputs"))
 
     def _list(self, *path: str) -> list[tuple[Path, str]]:
         """Return the names of a list, or the one that stands in its place, with their paths."""
@@ -249,14 +245,11 @@ class _Collector:
             return None
         is_formula_op = "expr" in filled and not find_kinds(filled)
         kind = FormulaOp if is_formula_op else None
+        sound: dict[str, Plain] = {key: value for key, value in filled.items() if value is not None}
         try:
-            return parse_op(filled) or (None if kind is None else kind.model_validate(filled)) or self._salvage(filled)
+            return parse_op(filled) or (None if kind is None else kind.model_validate(filled)) or parse_op(sound)
         except ValidationError:
             return None
-
-    def _salvage(self, data: dict[str, Plain]) -> OpBase | None:
-        """Return an op without the keys that stand for nothing yet."""
-        return parse_op({key: value for key, value in data.items() if value is not None})
 
     def _fill(self, value: Plain, scope: str) -> Plain:
         """Return a value with its variables in place, as far as they are needed to tell what kind of value it is."""

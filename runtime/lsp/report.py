@@ -58,7 +58,7 @@ class Reporter:
                 continue
             place = self._find_range(each.span)
             wrong = self._find_wrong(each, each.span)
-            if wrong is None or not _overlap(place, asked):
+            if wrong is None or place.start > asked.end or asked.start > place.end:
                 continue
             span, text = wrong
             if text.startswith("${") and not meant["name"].startswith("${"):
@@ -99,12 +99,10 @@ class Reporter:
         return types.DiagnosticRelatedInformation(location=location, message=note)
 
     def _find_range(self, span: Span) -> types.Range:
-        return self.units.range(self._source(span.file), span)
-
-    def _source(self, file: str) -> SourceText:
-        if file == self.snapshot.file:
-            return self.snapshot.source
-        return SourceText(file=file, content=self.snapshot.findings.texts.get(file, ""))
+        source = self.snapshot.source
+        if span.file != self.snapshot.file:
+            source = SourceText(file=span.file, content=self.snapshot.findings.texts.get(span.file, ""))
+        return self.units.range(source, span)
 
     def _find_wrong(self, diagnostic: Diagnostic, span: Span) -> tuple[Span, str] | None:
         """Return the part of what a finding points to that is to be replaced: the word that its message quotes."""
@@ -117,11 +115,3 @@ class Reporter:
             if at >= 0:
                 return source.span(start + at, start + at + len(quoted)), quoted
         return (span, written) if _PLAIN.fullmatch(written) else None
-
-
-def _overlap(one: types.Range, other: types.Range) -> bool:
-    return _key(one.start) <= _key(other.end) and _key(other.start) <= _key(one.end)
-
-
-def _key(position: types.Position) -> tuple[int, int]:
-    return position.line, position.character

@@ -21,7 +21,6 @@ from runtime.checkpoints import Store
 from runtime.checkpoints.disk import remove_hidden
 from runtime.checkpoints.format import find_versions
 from runtime.data import AnyFeed, open_feed
-from runtime.data.arrays import Batch
 from runtime.data.inspect import Inspector
 from runtime.engine.imports import importable
 from runtime.folder import CHECKPOINTS, LOCK, cannot_write, make_folder
@@ -250,21 +249,18 @@ class Session:
 
     def _open_image_logger(self, step: Driven, made: int) -> ImageLogger:
         """Return the image logger; a resumed run, too, draws its first batch, where that can be read."""
+        batch = None if self.shown is None else self.shown.first()
+        if self.shown is None and self.past is not None and self.feed.length is not None:
+            batch = self.feed.first()  # the images of a new run are made of the first batch that it trains on
         return ImageLogger(
             step=step,
             spec=self.spec,
             mode=find_image_mode(self.spec, self.step.plan.program),
             folder=self.folder,
             every=self.run_schedule.show.steps,
-            batch=self._find_image_batch(),
+            batch=batch,
             seen=made > 0,
         )
-
-    def _find_image_batch(self) -> Batch | None:
-        """Return the batch that the images are made of, where that is not the first one that the run trains on."""
-        if self.shown is not None:
-            return self.shown.first()
-        return None if self.past is None or self.feed.length is None else self.feed.first()
 
 
 def _watch(spec: GraphSpec, watched: BestSpec | StopSpec | None) -> BestMetric | None:

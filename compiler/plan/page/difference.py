@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from compiler.ir.program import Function
 from compiler.plan.diff import FunctionChange, compare_plans, find_longest, format_difference
@@ -83,22 +83,13 @@ def _write_side(plan: Plan, function: Function, rows: Sequence[Row], status: Map
     head = tag("div", tag("svg", rails.draw_head(), **sizes, height=HEAD), class_="head")
     nodes = plan.graphs[function.name].nodes
     labels = {row.node: nodes[row.node].label for row in rows if row.node in nodes}
-    lines = tag(
-        "ol", *_write_lines(rows, {row.node: status.get(labels.get(row.node, ""), "") for row in rows}), class_="rows"
-    )
-    drawn = tag("svg", rails.draw(), **sizes, height=rails.height)
-    body = tag("div", drawn, lines, class_="body", style=f"height:{rails.height}px")
-    return tag("div", head, body, style=f"--left:{rails.width}px")
-
-
-def _write_lines(rows: Sequence[Row], status: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines of a side, with signs where something is different."""
+    lines: list[str] = []
     for row in rows:
-        changed = status[row.node]
+        changed = status.get(labels.get(row.node, ""), "")
         flags = (tag("span", escape_text(flag), class_=style) for flag, style in list_flags(row))
         sign = tag("b", SIGNS.get(changed, ""), class_="number", title=changed or None)
-        yield tag(
-            "li",
-            tag("div", sign, tag("code", escape_text(phrase_of(row)), title=phrase_of(row) or None), *flags),
-            class_=changed or None,
-        )
+        line = tag("div", sign, tag("code", escape_text(phrase_of(row)), title=phrase_of(row) or None), *flags)
+        lines.append(tag("li", line, class_=changed or None))
+    drawn = tag("svg", rails.draw(), **sizes, height=rails.height)
+    body = tag("div", drawn, tag("ol", *lines, class_="rows"), class_="body", style=f"height:{rails.height}px")
+    return tag("div", head, body, style=f"--left:{rails.width}px")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import PurePath
 
@@ -31,7 +31,8 @@ def write_page(plan: CompiledStep, mode: str) -> str:
     functions = program.mode(mode).functions
     pictures = [lay_out(plan, function) for function in functions]
     script = read_asset("page.js")
-    sizes = (len(program.models), "model"), (len(functions), "function"), (_count_lines(pictures), "line")
+    lines = sum(row.place >= 0 for picture in pictures for row in picture.rows)
+    sizes = (len(program.models), "model"), (len(functions), "function"), (lines, "line")
     counted = ", ".join(f"{number:,} {name}{'' if number == 1 else 's'}" for number, name in sizes)
     return read_asset(
         "page.html",
@@ -60,10 +61,6 @@ def write_style() -> str:
     )
     picture = read_asset("picture.css", **{name: f"var(--{name})" for name in PALETTE})
     return "\n".join((*themes, picture, read_asset("page.css")))
-
-
-def _count_lines(pictures: Sequence[Picture]) -> int:
-    return sum(row.place >= 0 for picture in pictures for row in picture.rows)
 
 
 def address_of(picture: Picture, row: Row | None = None) -> str:
@@ -201,26 +198,19 @@ def _write_source(plan: CompiledStep, pictures: Sequence[Picture]) -> str:
     for op, span in keys.items():
         if span is not None:
             links.setdefault((span.file, span.line), (span, shown[op]))
-    files = [*plan.spec.texts().items()]
-    parts = (
-        tag("h2", escape_text(PurePath(name).name))
-        + tag("ol", *_write_lines(text, name, number, links), class_="source")
-        for number, (name, text) in enumerate(files)
-    )
-    return tag("section", *parts, id="spec", aria_label="The spec", tabindex=0) if files else ""
-
-
-def _write_lines(text: str, file: str, number: int, links: Mapping[tuple[str, int], tuple[Span, str]]) -> Iterator[str]:
-    """Yield the lines of a file."""
-    for at, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
-        if (file, at) in links:
-            span, address = links[file, at]
-            first, last = span.column - 1, span.end_column - 1 if span.end_line == span.line else len(line)
-            name = tag("a", escape_text(line[first:last]), href=address)
-            content = _write_plain(line[:first]) + name + _write_plain(line[last:])
-        else:
+    parts: list[str] = []
+    for number, (name, text) in enumerate(plan.spec.texts().items()):
+        lines: list[str] = []
+        for at, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
             content = _write_plain(line)
-        yield tag("li", content, id=f"line-{number}-{at}")
+            if (name, at) in links:
+                span, address = links[name, at]
+                first, last = span.column - 1, span.end_column - 1 if span.end_line == span.line else len(line)
+                linked = tag("a", escape_text(line[first:last]), href=address)
+                content = _write_plain(line[:first]) + linked + _write_plain(line[last:])
+            lines.append(tag("li", content, id=f"line-{number}-{at}"))
+        parts.append(tag("h2", escape_text(PurePath(name).name)) + tag("ol", *lines, class_="source"))
+    return tag("section", *parts, id="spec", aria_label="The spec", tabindex=0) if parts else ""
 
 
 def _write_plain(text: str) -> str:

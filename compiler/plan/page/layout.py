@@ -8,7 +8,7 @@ them; what holds an update back has tracks on the right. Nothing is searched for
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -130,14 +130,23 @@ def list_rows(plan: CompiledStep, function: Function) -> list[Row]:
     graph = plan.graphs[function.name]
     lines, names = Lines.of(function.instructions), find_instructions(plan, graph, function.name)
     nodes = {id(instruction): node for node, instruction in names.items()}
-    saved = _find_saved(graph)
+    saved: dict[str, list[Mark]] = {}  # by gradient, what it still needs when it runs, and something writes later
+    for edge in graph.hazards:
+        if edge.hazard is Hazard.BACKWARD_WAR and edge.cell is not None:
+            needed = (Mark(owner, "back", edge.cell.version) for owner in _find_storages(edge.cell.cell))
+            saved.setdefault(edge.before, []).extend(needed)
     deferred = {each.node: each.text for each in graph.decisions if each.code == "DEFER"}
     rows: list[Row] = []
     for place, each in enumerate(function.instructions):
         if each.has_line and each.kind() != "release":
             node, parts = nodes.get(id(each), each.kind()), lines.find(each)
-            marks = _sort_marks([*saved.get(node, ()), *(mark for part in parts for mark in _find_marks(part))])
+            found = [*saved.get(node, ()), *(mark for part in parts for mark in _find_marks(part))]
+            chief: dict[Storage, Mark] = {}  # the most important mark of every storage, the most important of all first
+            for mark in sorted(found, key=lambda mark: (DOES.index(mark.does), -mark.version)):
+                chief.setdefault(mark.storage, mark)
+            marks = tuple(chief.values())
             made = {value for part in parts for value in part.defines}
+            read = (value for part in parts for value in (*part.operands, *find_verdicts(part.commits)))
             row = Row(
                 node=node,
                 op=each.op,
@@ -147,25 +156,15 @@ def list_rows(plan: CompiledStep, function: Function) -> list[Row]:
                 home=next((mark.storage for mark in marks if mark.does not in ("reads", "back")), None),
                 marks=marks,
                 flags=tuple(dict.fromkeys(flag for part in parts for flag in flags_of(part))),
-                uses=tuple(dict.fromkeys(value for part in parts for value in _find_used(part) if value not in made)),
+                uses=tuple(dict.fromkeys(value for value in read if value not in made)),
                 makes=each.defines,
                 deferred=deferred.get(node, ""),
             )
             rows.append(row)
-    return [*_make_inputs(plan, rows), *rows]
-
-
-def _find_used(instruction: Instruction) -> tuple[str, ...]:
-    """Return the values that an instruction reads, and the verdicts under which it takes place."""
-    return (*instruction.operands, *find_verdicts(instruction.commits))
-
-
-def _make_inputs(plan: CompiledStep, rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the row of the inputs that the others read."""
     used = {value for row in rows for value in row.uses} - {value for row in rows for value in row.makes}
-    names = tuple(each.name for each in plan.program.inputs if each.name in used)
-    if names:
-        yield Row(node="inputs", op="", kind="inputs", text=", ".join(names), makes=names)
+    given = tuple(each.name for each in plan.program.inputs if each.name in used)
+    inputs = [Row(node="inputs", op="", kind="inputs", text=", ".join(given), makes=given)] if given else []
+    return [*inputs, *rows]
 
 
 # ---------------------------------------------------------------- lanes
@@ -192,24 +191,6 @@ def _find_marks(instruction: Instruction) -> Iterator[Mark]:
         model = Storage("model", instruction.called)
         own = (at.version for at in instruction.reads if model in _find_storages(at.cell))
         yield Mark(model, "calls", max(own, default=0))
-
-
-def _find_saved(graph: StepGraph) -> Mapping[str, list[Mark]]:
-    """Return by gradient what it still needs of models when it runs, as far as something writes them later."""
-    found: dict[str, list[Mark]] = {}
-    for edge in graph.hazards:
-        if edge.hazard is Hazard.BACKWARD_WAR and edge.cell is not None:
-            marks = (Mark(owner, "back", edge.cell.version) for owner in _find_storages(edge.cell.cell))
-            found.setdefault(edge.before, []).extend(marks)
-    return found
-
-
-def _sort_marks(marks: Iterable[Mark]) -> tuple[Mark, ...]:
-    """Return the most important mark of every storage, the most important of all first."""
-    found: dict[Storage, Mark] = {}
-    for mark in sorted(marks, key=lambda mark: (DOES.index(mark.does), -mark.version)):
-        found.setdefault(mark.storage, mark)
-    return tuple(found.values())
 
 
 def _place_lanes(plan: CompiledStep, rows: Sequence[Row]) -> Mapping[Storage, Lane]:

@@ -94,29 +94,24 @@ class Rails:
                 yield tag("path", title, d=way, class_=f"rail {find_color(version)}")
 
     def _draw_row(self, row: Row, number: int) -> Iterator[str]:
-        """Yield the marks of a row and what joins them."""
+        """Yield the marks of a row and what joins them, with an arrow into what is made of another."""
         y = find_middle(number)
-        yield from self._join(row, y)
+        written, read = ([self.find(each.storage) for each in row.marks if each.does == x] for x in ("writes", "reads"))
+        places = [self.find(row.home), *(self.find(mark.storage) for mark in row.marks)]
+        if min(places) < max(places):
+            for source in read if written else ():
+                target = min(written, key=lambda x: abs(x - source))
+                side = 1 if source < target else -1
+                tip = target - 7 * side
+                yield tag("path", d=f"M{source} {y}H{tip}m{-6 * side} -4L{tip} {y}l{-6 * side} 4", class_="span")
+            is_slope = any(mark.does in ("differentiates", "back") for mark in row.marks)
+            joined = places if is_slope or not written else written
+            style = "slope join" if is_slope else "span" if written else "track"
+            yield tag("path", d=f"M{min(joined)} {y}H{max(joined)}", class_=style)
         for mark in row.marks:
             yield from draw_mark(row, mark, self.find(mark.storage), y, is_labelled=self.pitch > LANE // 2)
         if row.home is None:
             yield draw_value(row, self.values, y)
-
-    def _join(self, row: Row, y: int) -> Iterator[str]:
-        """Yield what joins the marks of a row, with an arrow into what is made of another."""
-        written, read = ([self.find(each.storage) for each in row.marks if each.does == x] for x in ("writes", "reads"))
-        places = [self.find(row.home), *(self.find(mark.storage) for mark in row.marks)]
-        if min(places) == max(places):
-            return
-        for source in read if written else ():
-            target = min(written, key=lambda x: abs(x - source))
-            side = 1 if source < target else -1
-            tip = target - 7 * side
-            yield tag("path", d=f"M{source} {y}H{tip}m{-6 * side} -4L{tip} {y}l{-6 * side} 4", class_="span")
-        is_slope = any(mark.does in ("differentiates", "back") for mark in row.marks)
-        joined = places if is_slope or not written else written
-        style = "slope join" if is_slope else "span" if written else "track"
-        yield tag("path", d=f"M{min(joined)} {y}H{max(joined)}", class_=style)
 
     def _draw_order(self, order: Order) -> str:
         """Return an arrow from a row to an earlier one, through the tracks on the right of the lanes."""

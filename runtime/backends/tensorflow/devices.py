@@ -45,17 +45,15 @@ def probe_tensorflow() -> Probe:
     """Return the version of TensorFlow and what each of its devices can do; raise SpecError (GS217) if it is old."""
     if not is_supported():
         raise problem("GS217", "TensorFlow is too old", help="pip install 'stepgraph[tensorflow]'")
-    devices = tuple(_probe_device(name) for name in reversed(find_devices()))
-    return Probe(version=tf.__version__, default=choose_device("auto"), devices=devices)
-
-
-def _probe_device(name: str) -> DeviceProbe:
-    """Return what a device is and can do; failures there are reported, not raised."""
-    try:
-        _multiply(name, tf.float32)
-        return DeviceProbe(name=name, title=_find_title(name), bfloat16=_computes(name, tf.bfloat16))
-    except (RuntimeError, tf.errors.OpError) as error:
-        return DeviceProbe(name=name, title="", trouble=str(error).splitlines()[0])
+    devices: list[DeviceProbe] = []
+    for name in reversed(find_devices()):
+        try:
+            _multiply(name, tf.float32)
+            found = DeviceProbe(name=name, title=_find_title(name), bfloat16=_computes(name, tf.bfloat16))
+        except (RuntimeError, tf.errors.OpError) as error:
+            found = DeviceProbe(name=name, title="", trouble=str(error).splitlines()[0])
+        devices.append(found)
+    return Probe(version=tf.__version__, default=choose_device("auto"), devices=tuple(devices))
 
 
 def _multiply(device: str, dtype: tf.DType) -> None:

@@ -196,9 +196,20 @@ class ProgramPacker:
         where TensorFlow cannot follow the models, or follows them wrongly.
         """
         with quiet(), untapped(self.models), tempfile.TemporaryDirectory() as folder:
-            loaded, function = self._load()
+            loaded = load_module(emit_module(self.program, TENSORFLOW, provided=self.models), self.program)
             with self._refusing(loaded):
-                specs = self._specify()
+                loaded.call("build", 0, "cpu", self.dtype, dict(self.models))
+            loaded.names.get("STATE", {}).update(self.states)
+            function = loaded.names[loaded.emitted.names.function(self.program.modes[0].functions[0].name)]
+            with self._refusing(loaded):
+                specs = {
+                    entry.name: tf.TensorSpec(
+                        [size if isinstance(size, int) else None for size in entry.shape or ()],
+                        target_dtype(entry, self.dtype),
+                        name=entry.name,
+                    )
+                    for entry in self.program.inputs
+                }
                 held = [
                     each for model in self.models.values() for each in (parameters(model) | buffers(model)).values()
                 ]
@@ -216,26 +227,6 @@ class ProgramPacker:
             paths = sorted(path for path in Path(folder).rglob("*") if path.is_file())
             files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
             return PackedProgram(suffix=".savedmodel", files=files)
-
-    def _load(self) -> tuple[Loaded, Function]:
-        """Return the emitted module over the models, and the function that is to be exported, as Python."""
-        loaded = load_module(emit_module(self.program, TENSORFLOW, provided=self.models), self.program)
-        with self._refusing(loaded):
-            loaded.call("build", 0, "cpu", self.dtype, dict(self.models))
-        loaded.names.get("STATE", {}).update(self.states)
-        name = loaded.emitted.names.function(self.program.modes[0].functions[0].name)
-        return loaded, loaded.names[name]
-
-    def _specify(self) -> dict[str, tf.TensorSpec]:
-        """Return shape and type of every input; free sizes are open."""
-        return {
-            entry.name: tf.TensorSpec(
-                [size if isinstance(size, int) else None for size in entry.shape or ()],
-                target_dtype(entry, self.dtype),
-                name=entry.name,
-            )
-            for entry in self.program.inputs
-        }
 
     @contextmanager
     def _refusing(self, loaded: Loaded) -> Iterator[None]:
@@ -261,16 +252,9 @@ class ProgramPacker:
             found, expected = program(batch), function(batch)
             for name, value in expected.items():
                 near = max(NEAR.get(each, 1e-3) for each in (value.dtype.name, *lower))
-                difference = _differ(found[name].numpy(), value.numpy(), near)
-                if difference:
-                    raise SpecError([explain_different(self.mode, name, difference)], self.spec.texts())
-
-
-def _differ(found: Any, expected: Any, near: float) -> str:
-    """Return how two arrays differ by more than rounding; empty where they do not."""
-    try:
-        np.testing.assert_allclose(found, expected, rtol=near, atol=near)
-    except AssertionError as error:
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        return lines[1] if len(lines) > 1 else lines[0]
-    return ""
+                try:
+                    np.testing.assert_allclose(found[name].numpy(), value.numpy(), rtol=near, atol=near)
+                except AssertionError as error:
+                    lines = [line for line in str(error).splitlines() if line.strip()]
+                    difference = lines[1] if len(lines) > 1 else lines[0]
+                    raise SpecError([explain_different(self.mode, name, difference)], self.spec.texts()) from None

@@ -265,27 +265,22 @@ class TensorFlowObserver(Observer[str, tf.DType, Any]):
         call = loaded.names.get("call_model")
         if call is not None and not watch.ran:
             loaded.names["call_model"] = watch.watched(call)
+        found, problems = list[Mapping[str, object]](), list[Diagnostic]()
         with traced(setting.seed):
-            found = self._outputs(plan, loaded, specs)
+            for function in find_functions(loaded.program):
+                inputs = {entry.name: specs[entry.name] for entry in find_inputs(loaded.program, function)}
+                try:
+                    found.append(trace(loaded.names[loaded.emitted.names.function(function.name)], inputs))
+                except Exception as error:
+                    problems.append(diagnose(error, loaded, plan.spec, ERRORS))
+        if problems:  # of all functions that fail
+            raise StepError(tuple(dict.fromkeys(problems)), plan.spec.texts())
         return {
             name: (tuple(size or 0 for size in each.shape.as_list()), each.dtype.name)
             for outputs in reversed(found)  # the first function that has a result counts
             for name, each in outputs.items()
             if isinstance(each, tf.Tensor) and each.shape.is_fully_defined()
         }
-
-    def _outputs(self, plan: Plan, loaded: Loaded, specs: Mapping[str, Any]) -> list[Mapping[str, object]]:
-        """Return the results of all functions; raise StepError with every one that fails."""
-        found, problems = list[Mapping[str, object]](), list[Diagnostic]()
-        for function in find_functions(loaded.program):
-            inputs = {entry.name: specs[entry.name] for entry in find_inputs(loaded.program, function)}
-            try:
-                found.append(trace(loaded.names[loaded.emitted.names.function(function.name)], inputs))
-            except Exception as error:
-                problems.append(diagnose(error, loaded, plan.spec, ERRORS))
-        if problems:
-            raise StepError(tuple(dict.fromkeys(problems)), plan.spec.texts())
-        return found
 
     def has_buffers(self, model: Any) -> bool:
         """Return whether a model has variables that no gradient trains."""

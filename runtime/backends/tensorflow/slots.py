@@ -26,29 +26,24 @@ def slot_tensors(cell: str, optimizer: Any, names: Mapping[int, str]) -> Iterato
     """Yield the slots of an optimizer with their names: ``optimizers.<cell>.<slot>.<parameter>``.
 
     Slots of Keras's optimizers have the names of their attributes; those that belong to no parameter have no last part.
+    Their learning rate is none: it comes from the spec or its schedule.
     """
     named = name_slots(optimizer.parameters, names)
     if isinstance(optimizer, Wrapping):
-        found = _find_kept(optimizer.optimizer, named)
+        places: dict[int, str] = {}
+        for attribute, value in vars(optimizer.optimizer).items():
+            key = attribute.lstrip("_")
+            if isinstance(value, KerasVariable):
+                places.setdefault(id(value), key)
+            elif isinstance(value, list) and len(value) == len(named) and attribute not in BOOKS:
+                places.update({id(each): f"{key}.{name}" for name, each in zip(named, value, strict=True)})
+        kept = [(at, each) for at, each in enumerate(optimizer.optimizer.variables) if each.name != RATE]
+        found = ((places.get(id(each), f"variable.{at}"), each.value) for at, each in kept)
     else:
         slots = optimizer.slots.items()
         found = ((f"{slot}.{name}", each) for slot, held in slots for name, each in zip(named, held, strict=True))
     for name, variable in found:
         yield f"optimizers.{cell}.{name}", variable
-
-
-def _find_kept(optimizer: Any, named: list[str]) -> Iterator[tuple[str, tf.Variable]]:
-    """Yield the variables of an optimizer of Keras but its learning rate, which comes from the spec or its schedule."""
-    places: dict[int, str] = {}
-    for attribute, value in vars(optimizer).items():
-        key = attribute.lstrip("_")
-        if isinstance(value, KerasVariable):
-            places.setdefault(id(value), key)
-        elif isinstance(value, list) and len(value) == len(named) and attribute not in BOOKS:
-            places.update({id(each): f"{key}.{name}" for name, each in zip(named, value, strict=True)})
-    for index, variable in enumerate(optimizer.variables):
-        if variable.name != RATE:
-            yield places.get(id(variable), f"variable.{index}"), variable.value
 
 
 @runtime_checkable

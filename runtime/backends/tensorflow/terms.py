@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -45,7 +45,16 @@ def find_terms(model: Any) -> OwnTerms:
 def find_unknown_terms(models: Mapping[str, Any], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:
     """Yield a problem (GS274) for what trained models add to losses or do to weights that no step would take over."""
     trained = [each.name for each in program.models if each.trained and each.name in models]
-    yield from _find_shared(trained, models, spec)
+    owners: dict[int, str] = {}
+    for name in trained:
+        for path, variable in _find_trained(models[name]):
+            owner = owners.setdefault(id(variable), name)
+            if owner != name and _parts(variable)[0] is not None:  # each model would add the penalty
+                message = (
+                    f"models '{owner}' and '{name}' share the variable '{path}', which has a regularizer of its own"
+                )
+                help = "remove it from the layer, and write `regularizer` on one of the models"
+                yield Diagnostic(code="GS274", message=message, span=find_span(spec, name), help=help)
     for name in trained:
         for what, help in _find_unknown(models[name]):
             yield Diagnostic(code="GS274", message=f"model '{name}': {what}", span=find_span(spec, name), help=help)
@@ -53,20 +62,6 @@ def find_unknown_terms(models: Mapping[str, Any], program: Program, spec: GraphS
             message = f"model '{name}': the model passed in its place has its own penalties or constraints"
             help = "declare the model by `class:`, whose own terms are taken over, or write them in the spec"
             yield Diagnostic(code="GS274", message=message, span=find_span(spec, name), help=help)
-
-
-def _find_shared(trained: Iterable[str], models: Mapping[str, Any], spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield a problem for every variable with a penalty that several trained models share: each would add it."""
-    owners: dict[int, str] = {}
-    for name in trained:
-        for path, variable in _find_trained(models[name]):
-            owner = owners.setdefault(id(variable), name)
-            if owner != name and _parts(variable)[0] is not None:
-                message = (
-                    f"models '{owner}' and '{name}' share the variable '{path}', which has a regularizer of its own"
-                )
-                help = "remove it from the layer, and write `regularizer` on one of the models"
-                yield Diagnostic(code="GS274", message=message, span=find_span(spec, name), help=help)
 
 
 def _find_unknown(model: Any) -> Iterator[tuple[str, str]]:

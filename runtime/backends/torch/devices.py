@@ -56,26 +56,24 @@ def probe_torch() -> Probe:
     """Return the version of PyTorch and what each of its devices can do."""
     names = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
     names += ["mps"] if is_available("mps") else []
-    devices = tuple(_probe_device(torch.device(name)) for name in names)
-    return Probe(version=torch.__version__, default=str(choose_device("auto")), devices=devices)
-
-
-def _probe_device(device: torch.device) -> DeviceProbe:
-    """Return what a device is and can do; failures there are reported, not raised."""
-    try:
-        _multiply(device, torch.float32)
-        free, memory = torch.cuda.mem_get_info(device) if device.type == "cuda" else (None, None)
-        sample = [torch.zeros(2, device=device)]
-        return DeviceProbe(
-            name=str(device),
-            title=_find_title(device),
-            memory=memory,
-            free=free,
-            bfloat16=_computes(device, torch.bfloat16),
-            fused=tuple(name for name, rule in FUSED.items() if has_fused(sample, rule.kernel)),
-        )
-    except RuntimeError as error:
-        return DeviceProbe(name=str(device), title="", trouble=str(error).splitlines()[0])
+    devices: list[DeviceProbe] = []
+    for device in map(torch.device, names):
+        try:
+            _multiply(device, torch.float32)
+            free, memory = torch.cuda.mem_get_info(device) if device.type == "cuda" else (None, None)
+            sample = [torch.zeros(2, device=device)]
+            found = DeviceProbe(
+                name=str(device),
+                title=_find_title(device),
+                memory=memory,
+                free=free,
+                bfloat16=_computes(device, torch.bfloat16),
+                fused=tuple(name for name, rule in FUSED.items() if has_fused(sample, rule.kernel)),
+            )
+        except RuntimeError as error:
+            found = DeviceProbe(name=str(device), title="", trouble=str(error).splitlines()[0])
+        devices.append(found)
+    return Probe(version=torch.__version__, default=str(choose_device("auto")), devices=tuple(devices))
 
 
 def _multiply(device: torch.device, dtype: torch.dtype) -> None:

@@ -41,23 +41,18 @@ def explain_unexportable(error: Exception, loaded: Loaded, spec: GraphSpec) -> D
     """Return the diagnostic of an error that exporting a mode of an emitted module raised."""
     op = find_op(error, loaded)
     subject = f"op '{op}'" if op else f"mode {loaded.program.modes[0].mode}"
-    reason, note = _explain(error)
+    sizes = _SIZES.search(str(error))
+    if sizes is not None:
+        reason, note = f"it does not work for every size of {sizes[1]}", sizes[2]
+    elif _COPY.search(str(error)):
+        reason, note = "its models cannot be copied", ERRORS.clean(error)
+    else:
+        reason, note = explain_unfakeable(error), ""
+        if reason == describe(error):
+            reason, note = "torch.export cannot follow what it does", ERRORS.clean(error)
     notes = (*((f"torch: {note}",) if note else ()), *raised_in(error))
     message = f"{subject} cannot be exported: {reason}"
     return Diagnostic(code=CODE, message=message, span=find_span(spec, op), notes=notes, help=REMEDY)
-
-
-def _explain(error: Exception) -> tuple[str, str]:
-    """Return why something cannot be exported, and torch's own words where they say more."""
-    sizes = _SIZES.search(str(error))
-    if sizes is not None:
-        return f"it does not work for every size of {sizes[1]}", sizes[2]
-    if _COPY.search(str(error)):
-        return "its models cannot be copied", ERRORS.clean(error)
-    reason = explain_unfakeable(error)
-    return (
-        (reason, "") if reason != describe(error) else ("torch.export cannot follow what it does", ERRORS.clean(error))
-    )
 
 
 def explain_different(mode: str, exported: torch.export.ExportedProgram, error: AssertionError) -> Diagnostic:
@@ -165,7 +160,14 @@ class ProgramPacker:
         function = self.program.modes[0].functions[0]
         loaded = load_module(emit_module(self.program, TORCH, provided=self.models), self.program)
         with self._refusing(loaded):
-            models = _copy(self.models)
+            parts = [part for model in self.models.values() for part in model.modules()]
+            kept = (value for part in parts for value in vars(part).values())
+            # Tensors that modules have kept from a call are copied without their graph, which cannot be copied.
+            memo: dict[int, Any] = {
+                id(each): each.detach().clone() for each in kept if isinstance(each, torch.Tensor) and not each.is_leaf
+            }
+            with bound_again(parts, memo):
+                models = copy.deepcopy(dict(self.models), memo)
             loaded.call("build", 0, self.device, self.dtype, models)
         held = loaded.names.get("STATE", {})
         held.update({name: self.states[name].clone() for name in held})
@@ -210,14 +212,3 @@ class ProgramPacker:
                 torch.testing.assert_close(found, expected, equal_nan=True)
             except AssertionError as error:
                 raise SpecError([explain_different(self.mode, exported, error)], self.spec.texts()) from error
-
-
-def _copy(models: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
-    """Return copies; of tensors that modules have kept from a call, without the graph, which cannot be copied."""
-    parts = [part for model in models.values() for part in model.modules()]
-    kept = (value for part in parts for value in vars(part).values())
-    memo: dict[int, Any] = {
-        id(each): each.detach().clone() for each in kept if isinstance(each, torch.Tensor) and not each.is_leaf
-    }
-    with bound_again(parts, memo):
-        return copy.deepcopy(dict(models), memo)

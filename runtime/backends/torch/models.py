@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import torch
 from torch import nn
@@ -81,19 +80,16 @@ def _find_modules(module: nn.Module, path: str, seen: set[int]) -> Iterator[tupl
         return
     seen.add(id(module))
     yield path, module
-    for name, part in (*module.named_children(), *_find_hidden(vars(module).items())):
-        yield from _find_modules(part, f"{path}.{name}" if path else name, seen)
-
-
-def _find_hidden(attributes: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the modules among attributes that are not registered: as they are, in a list or in a dictionary."""
-    for name, value in attributes:
+    parts = [*module.named_children()]
+    for name, value in vars(module).items():  # what is not registered: as it is, in a list or in a dictionary
         if isinstance(value, nn.Module):
-            yield name, value
+            parts.append((name, value))
         elif isinstance(value, (list, tuple)):
-            yield from ((f"{name}.{at}", each) for at, each in enumerate(value) if isinstance(each, nn.Module))
+            parts += [(f"{name}.{at}", each) for at, each in enumerate(value) if isinstance(each, nn.Module)]
         elif isinstance(value, dict) and name != "_modules":
-            yield from ((f"{name}.{key}", each) for key, each in value.items() if isinstance(each, nn.Module))
+            parts += [(f"{name}.{key}", each) for key, each in value.items() if isinstance(each, nn.Module)]
+    for name, part in parts:
+        yield from _find_modules(part, f"{path}.{name}" if path else name, seen)
 
 
 def check_given(given: Mapping[str, object], program: Program, spec: GraphSpec) -> dict[str, nn.Module]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -130,29 +130,18 @@ def give_sizes(
         sized = sample_inputs(program, {"batch": size}, setting.device, setting.dtype) or {}
         with quiet(), untouched(), unwritten(models), _kept(models), torch.no_grad():
             torch.manual_seed(setting.seed)
-            _call(models, evaluating(program), spec, setting, sized)
+            evaluated = evaluating(program)
+            loaded = load_program(evaluated, models)
+            try:
+                loaded.call("build", *setting.place, models)
+                for function in find_functions(evaluated):
+                    given = {entry.name: sized[entry.name] for entry in find_inputs(evaluated, function)}
+                    loaded.start(function.mode)
+                    loaded.call(loaded.emitted.names.function(function.name), given)
+            except Exception as error:
+                raise StepError([diagnose(error, loaded, spec, ERRORS)], spec.texts()) from None
 
     batches.attempt(call_at)
-
-
-def _call(
-    models: Mapping[str, nn.Module],
-    program: Program,
-    spec: GraphSpec,
-    setting: Setting,
-    inputs: Mapping[str, torch.Tensor],
-) -> None:
-    """Call every function of a program once, on the models themselves."""
-    loaded = load_program(program, models)
-    try:
-        loaded.call("build", *setting.place, models)
-        for function in find_functions(program):
-            given = {entry.name: inputs[entry.name] for entry in find_inputs(program, function)}
-            loaded.start(function.mode)
-            loaded.call(loaded.emitted.names.function(function.name), given)
-    except Exception as error:
-        found = diagnose(error, loaded, spec, ERRORS)
-        raise StepError([found], spec.texts()) from None
 
 
 @contextmanager
@@ -180,10 +169,20 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
     framework = ERRORS
 
     def load(self, program: Program, given: Models) -> Loaded:
-        """Return the executed module that makes models; it notes those whose parameters it converts."""
+        """Return the executed module that makes models; it notes those made in another type on purpose."""
         loaded = load_program(program, given)
-        if "in_type" in loaded.names:
-            loaded.names["in_type"] = self._noting(loaded.names["in_type"])
+        convert = loaded.names.get("in_type")
+        if convert is None:
+            return loaded
+
+        def noting(model: nn.Module, name: str, dtype: torch.dtype) -> None:
+            """Convert a model."""
+            types = parameter_types(model).values() if isinstance(model, nn.Module) else ()
+            usual = str(torch.get_default_dtype()).removeprefix("torch."), str(dtype).removeprefix("torch.")
+            self.converted.update((name, found) for found in types if found not in usual)
+            convert(model, name, dtype)
+
+        loaded.names["in_type"] = noting
         return loaded
 
     def complete(self, plan: Plan, program: Program, models: Models) -> None:
@@ -194,18 +193,6 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
     def load_weights(self, model: nn.Module, name: str, path: str) -> None:
         """Read the weights of a model from a file."""
         load_weights(model, name, path)
-
-    def _noting(self, convert: Callable[..., None]) -> Callable[..., None]:
-        """Return the library's ``in_type``, noting the models whose parameters were made in another type on purpose."""
-
-        def noting(model: nn.Module, name: str, dtype: torch.dtype) -> None:
-            """Convert a model."""
-            types = parameter_types(model).values() if isinstance(model, nn.Module) else ()
-            usual = str(torch.get_default_dtype()).removeprefix("torch."), str(dtype).removeprefix("torch.")
-            self.converted.update((name, found) for found in types if found not in usual)
-            convert(model, name, dtype)
-
-        return noting
 
     def _describe_converted(self) -> Iterator[str]:
         """Yield a sentence for every class whose parameters were converted."""
@@ -220,7 +207,11 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
         watch = Watch()
         seen: dict[int, dict[str, Signature]] = {}
         for size in (batch, find_neighbour(batch)):
-            found = self._run(plan, program, models, watch, size)
+            inputs = sample_inputs(program, {"batch": size}, self.setting.device, self.setting.dtype)
+            found = Findings()
+            if inputs is not None:  # they have no other free sizes
+                trial = Trial.of(load_program(program, models), plan.spec, models, self.setting)
+                found = run_dry(replace(trial, inputs=inputs, around=watch.over))
             if found.problems:
                 raise StepError(found.problems, plan.spec.texts())
             seen[size] = {
@@ -229,6 +220,7 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
                 for name, each in outputs.items()
                 if isinstance(each, torch.Tensor)
             }
+
         return RunObservation(
             types=find_types(seen, "batch"),
             ran=frozenset(watch.ran),
@@ -237,15 +229,6 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
             redrawing=frozenset(watch.redrawing),
             notes=tuple(self._describe_converted()),
         )
-
-    def _run(self, plan: Plan, program: Program, models: Models, watch: Watch, size: int) -> Findings:
-        """Run the forwards of a program at one batch size; nothing where the inputs have other free sizes."""
-        inputs = sample_inputs(program, {"batch": size}, self.setting.device, self.setting.dtype)
-        if inputs is None:
-            return Findings()
-        loaded = load_program(program, models)
-        trial = Trial.of(loaded, plan.spec, models, self.setting)
-        return run_dry(replace(trial, inputs=inputs, around=watch.over))
 
     def has_buffers(self, model: nn.Module) -> bool:
         """Return whether a model has buffers."""

@@ -135,24 +135,19 @@ class TorchOptimizer(OptimizerAccess):
     def set_applied(self, applied: int, first: Mapping[str, float]) -> None:
         """Set how many updates were applied, and the slots that are derived from it."""
         set_applied(self.shell, applied)
-        if self.groups:
-            self._count_inside(applied)
+        made = self.shell.optimizer if self.groups else None  # one of PyTorch's own classes
+        if made is not None and not applied:
+            made.state.clear()
+        elif made is not None:
+            begin_slots(made)
+            for state in made.state.values():
+                if STEP in state:
+                    state[STEP].fill_(min(applied, MOST_STEPS))
         elif not applied:
             for slot, values in self.shell.slots.items():
                 for parameter, value in zip(self.shell.parameters, values, strict=True):
                     if slot != STEP and value is not None:
                         value.copy_(make_slot(parameter, first.get(slot, 0.0)))
-
-    def _count_inside(self, applied: int) -> None:
-        """Set the number of updates of one of PyTorch's own classes."""
-        made = self.shell.optimizer
-        if not applied:
-            made.state.clear()
-            return
-        begin_slots(made)
-        for state in made.state.values():
-            if STEP in state:
-                state[STEP].fill_(min(applied, MOST_STEPS))
 
     def slots(self) -> Slots:
         """Return copies of the slots of the parameters."""

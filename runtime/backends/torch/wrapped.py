@@ -56,11 +56,16 @@ class WrappedState:
 
     def put_slots(self, slots: Any) -> None:
         """Restore the state of :meth:`slots`."""
+        group = self.optimizer.param_groups[0]
+        # What was saved on the host does not say: torch's own rule decides which slots stay there.
+        own = () if group.get("capturable") or group.get("fused") else ("step",)
+        hosted = own if self.host is None else self.host
         for parameter, name in self.names.items():
             self.optimizer.state.pop(parameter, None)
             for slot, values in slots.items():
                 if name in values:
-                    self.optimizer.state[parameter][slot] = decode(values[name], self._place(slot, parameter))
+                    device = torch.device("cpu") if slot in hosted else parameter.device
+                    self.optimizer.state[parameter][slot] = decode(values[name], device)
 
     def habits(self) -> dict[str, Any]:
         """Return the rest: changes of the groups by steps, state that belongs to no parameter, slots on the host."""
@@ -105,27 +110,18 @@ class WrappedState:
         """Yield the options of a group that have changed since it was made."""
         moving = {*self.scheduled, *(name.removesuffix("_scale") for name, each in changes.items() if callable(each))}
         for key, value in _options(group).items():
-            if key not in moving and not (key in made and _is_same(value, made[key])):
+            if key in moving:
+                continue
+            old = made.get(key, ...)
+            if isinstance(value, torch.Tensor) and isinstance(old, torch.Tensor):
+                is_same = torch.equal(value, old)
+            else:  # what may hold other objects counts as changed
+                is_plain = value is None or isinstance(value, (bool, int, float, str, tuple))
+                is_same = value is old or (is_plain and type(value) is type(old) and bool(value == old))
+            if not is_same:
                 yield key, value
-
-    def _place(self, slot: str, parameter: torch.Tensor) -> torch.device:
-        """Return the device of a slot's tensors; for tensors saved on the host, torch's own rule decides."""
-        if self.host is None:
-            group = self.optimizer.param_groups[0]
-            is_hosted = slot == "step" and not (group.get("capturable") or group.get("fused"))
-        else:
-            is_hosted = slot in self.host
-        return torch.device("cpu") if is_hosted else parameter.device
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:
     """Return a group without its parameters."""
     return {key: value for key, value in group.items() if key != PARAMETERS}
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Return whether an option is unchanged; one that may hold other objects counts as changed."""
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return torch.equal(one, other)
-    is_plain = one is None or isinstance(one, (bool, int, float, str, tuple))
-    return one is other or (is_plain and type(one) is type(other) and bool(one == other))

@@ -22,7 +22,15 @@ from runtime.codegen.text import Line
 def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitScope) -> ast.expr:
     """Return the call of a built-in function on its operands."""
     call = scope.dialect.call(instruction, scope)
-    operands = _checked(instruction, operands, scope) if instruction.open else operands
+    if instruction.open:  # the operands of a loss are wrapped in the check of their shapes: ``*matched(out, y)``
+        name = instruction.function.name
+        if name in OF_CLASSES:
+            axis = {"axis": setting(instruction.options["axis"], scope)} if "axis" in instruction.options else {}
+            shares = {} if name == "cross_entropy" else {"shares": syntax.constant(False)}
+            checked = syntax.call("matched_classes", *operands, **axis, **shares)
+        else:
+            checked = syntax.call("matched", *operands, *map(syntax.constant, AXES.get(name, ())))
+        operands = [syntax.spread(checked)]
     first, *rest = [syntax.sequence(operands)] if call.gathered else operands
     between = [setting(value, scope) for value in call.first]
     # `batch` in a shape is the size of the first operand's leading axis.
@@ -39,16 +47,6 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitSco
 
 AXES: Mapping[str, tuple[int, ...]] = {"cosine": (1,), "kl_div": (2,), "nt_xent": (2, 2)}
 """How many axes the operands of a loss have, at least and at most; the others also take a number."""
-
-
-def _checked(instruction: Evaluate, operands: list[ast.expr], scope: EmitScope) -> list[ast.expr]:
-    """Return the operands of a loss, wrapped in the check of their shapes: ``*matched(out, y)``."""
-    name = instruction.function.name
-    if name in OF_CLASSES:
-        axis = {"axis": setting(instruction.options["axis"], scope)} if "axis" in instruction.options else {}
-        shares = {} if name == "cross_entropy" else {"shares": syntax.constant(False)}
-        return [syntax.spread(syntax.call("matched_classes", *operands, **axis, **shares))]
-    return [syntax.spread(syntax.call("matched", *operands, *map(syntax.constant, AXES.get(name, ()))))]
 
 
 def options_of(instruction: Evaluate) -> dict[str, Setting]:
@@ -145,12 +143,6 @@ def _operand(value: Operand, instruction: Evaluate, scope: EmitScope) -> ast.exp
     return scope.dialect.detach(made) if is_without and _has_graph(value, scope) else made
 
 
-def _operands(instruction: Evaluate, scope: EmitScope) -> list[ast.expr]:
-    """Return the positional arguments of a call, parts of the same expression among them."""
-    given = (each.operand for each in instruction.arguments if each.name is None)
-    return [_operand(each, instruction, scope) for each in given]
-
-
 def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     """Return the call, an operator where there is one."""
     function = instruction.function
@@ -165,7 +157,8 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
         # A loss may be returned as (sum, count), which means their quotient.
         received = "uncounted" if instruction.gathered else "mean_of"
         return syntax.call(received, called) if instruction.family == "loss" else called
-    operands = _operands(instruction, scope)
+    given = (each.operand for each in instruction.arguments if each.name is None)
+    operands = [_operand(each, instruction, scope) for each in given]
     if instruction.family in ("call", "internal"):
         if function.name == "stop":
             return scope.dialect.detach(operands[0]) if _carries(instruction, scope) else operands[0]
@@ -243,22 +236,18 @@ def _weighted(instruction: Evaluate, value: ast.expr, scope: EmitScope) -> ast.e
 def lower_random(instruction: Random, scope: EmitScope) -> Lowered:
     """Return a draw under the op's name: ``z = random.normal("z", (batch_size, 32))``."""
     options = {key: setting(value, scope) for key, value in instruction.options.items()}
-    drawn = syntax.call(
-        f"random.{instruction.distribution}", syntax.constant(instruction.op), _extent(instruction, scope), **options
-    )
-    statement = syntax.assign(scope.names.value(instruction.output), drawn)
-    lines = with_notes(instruction, [line_of(instruction, statement)])
-    return Lowered(code=lines, graph="either")
-
-
-def _extent(instruction: Random, scope: EmitScope) -> ast.expr:
-    """Return the shape of a draw, for a permutation its length."""
+    is_permutation = instruction.distribution == "permutation"  # which has a length in place of a shape
     if instruction.like is not None:
         shape = scope.dialect.shape(read(instruction.like, scope))
         shape = scope.dialect.with_rows(shape, syntax.name("batch_size")) if instruction.gathered else shape
-        return syntax.item(shape, syntax.constant(0)) if instruction.distribution == "permutation" else shape
-    sizes = [size_of(dimension, scope) for dimension in instruction.shape or ()]
-    return sizes[0] if instruction.distribution == "permutation" else syntax.sequence(sizes)
+        extent = syntax.item(shape, syntax.constant(0)) if is_permutation else shape
+    else:
+        sizes = [size_of(dimension, scope) for dimension in instruction.shape or ()]
+        extent = sizes[0] if is_permutation else syntax.sequence(sizes)
+    drawn = syntax.call(f"random.{instruction.distribution}", syntax.constant(instruction.op), extent, **options)
+    statement = syntax.assign(scope.names.value(instruction.output), drawn)
+    lines = with_notes(instruction, [line_of(instruction, statement)])
+    return Lowered(code=lines, graph="either")
 
 
 def size_of(dimension: Dimension, scope: EmitScope) -> ast.expr:

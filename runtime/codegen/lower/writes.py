@@ -38,18 +38,7 @@ def lower_apply(instruction: Apply, scope: EmitScope) -> Lowered:
 def _project(projection: Projection, instruction: Apply, scope: EmitScope) -> ast.expr:
     """Return the line that makes stepped parameters satisfy a constraint: ``clip_weights(net_params, -1.0, 1.0)``."""
     part = next(each for each in instruction.parts if projection.model in each.models)
-    made = _constrain(projection, scope)
-    if not (part.may_miss or part.excluded):
-        return made
-    (chosen, *limits), options = made.args, {each.arg: each.value for each in made.keywords if each.arg}
-    listed = scope.names.own(part.optimizer) if part.excluded else scope.names.joint(part.models)
-    stepped = syntax.name(listed), _taken(part, scope)
-    return syntax.call("over_stepped", made.func, chosen, *stepped, *limits, **options)
-
-
-def _constrain(projection: Projection, scope: EmitScope) -> ast.Call:
-    """Return the call that makes parameters satisfy a constraint."""
-    chosen = chosen_list(projection.model, projection.match, scope.names)
+    listed = chosen_list(projection.model, projection.match, scope.names)
     axis = {} if projection.axis is None else {"axis": syntax.literal(projection.axis)}
     # A number comes after the update, and does not count it.
     low, high = (
@@ -58,15 +47,21 @@ def _constrain(projection: Projection, scope: EmitScope) -> ast.Call:
     )
     match projection.kind:
         case "clip":
-            return syntax.call("clip_weights", chosen, low, high)
+            made = syntax.call("clip_weights", listed, low, high)
         case "non_negative":
-            return syntax.call("make_non_negative", chosen)
+            made = syntax.call("make_non_negative", listed)
         case "unit_norm":
-            return syntax.call("make_unit_norm", chosen, **axis)
+            made = syntax.call("make_unit_norm", listed, **axis)
         case "max_norm":
-            return syntax.call("limit_norm", chosen, high, **axis)
+            made = syntax.call("limit_norm", listed, high, **axis)
         case "function":
-            return syntax.call("project_onto", chosen, syntax.dotted(scope.names.imported(projection.function)))
+            made = syntax.call("project_onto", listed, syntax.dotted(scope.names.imported(projection.function)))
+    if not (part.may_miss or part.excluded):
+        return made
+    (chosen, *limits), options = made.args, {each.arg: each.value for each in made.keywords if each.arg}
+    every = scope.names.own(part.optimizer) if part.excluded else scope.names.joint(part.models)
+    stepped = syntax.name(every), _taken(part, scope)
+    return syntax.call("over_stepped", made.func, chosen, *stepped, *limits, **options)
 
 
 def _taken(part: ApplyPart, scope: EmitScope) -> ast.expr:

@@ -55,7 +55,7 @@ FIELDS = {
     "ops.average={ema: net, into: slow, tau: CURVE}": True,
     "ops.fit.weight": True,
 }
-"""Every number of the language that takes a schedule, and whether it may be 0."""
+"""Every number of the language that takes a schedule, and whether it may be 0. A `decay` may, but not for want of a `to`."""
 VANISHING = ("zero", "linear", "cosine", "polynomial", "stop", "warmup", "join")
 
 
@@ -77,7 +77,8 @@ def is_read_again(assignment: str, optimizer: str = "{name: adamw, lr: 0.1}") ->
 @pytest.mark.parametrize("curve", CURVES)
 def test_a_schedule_that_is_read_renders_to_one_that_is_read(field, curve):
     written = field.replace("CURVE", CURVES[curve]) if "CURVE" in field else f"{field}={CURVES[curve]}"
-    assert is_read_again(written) == (FIELDS[field] or curve not in VANISHING)
+    ends_in_a_copy = field == "ops.average.decay" and curve in ("linear", "cosine", "polynomial")
+    assert is_read_again(written) == (not ends_in_a_copy and (FIELDS[field] or curve not in VANISHING))
 
 
 @pytest.mark.parametrize("compat", ["torch", "tf_keras"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -32,8 +32,15 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
     Gradients whose paths meet share a tape, unless one of them is taken while the other's path is still being
     recorded: then each has its own. The same holds where one gradient is on the path of another.
     """
+    places = {id(each): position for position, each in enumerate(function.instructions)}
+    makers = {value: position for position, each in enumerate(function.instructions) for value in each.defines}
     tapes: list[Tape] = []
-    for tape in _single_tapes(function, program):
+    for position, gradient in enumerate(function.instructions):
+        if not isinstance(gradient, Gradient):
+            continue
+        path = frozenset(places[key] for key in find_path(gradient, function.instructions, program))
+        over = path | {makers.get(gradient.loss, position - 1)}  # and everything that computes its loss
+        tape = Tape(first=min(over), last=max(over), gradients=(position,), path=path)
         # Two can share one if their paths meet, and no gradient is taken before both end.
         host = next(
             (
@@ -52,32 +59,12 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
                 gradients=(*host.gradients, *tape.gradients),
                 path=host.path | tape.path,
             )
-    return tuple(sorted(_nest(tapes), key=lambda tape: (tape.first, -tape.last, tape.gradients)))
-
-
-def _single_tapes(function: Function, program: Program) -> Iterable[Tape]:
-    """Yield one tape per gradient, over its path and everything that computes its loss."""
-    places = {id(each): position for position, each in enumerate(function.instructions)}
-    makers = {value: position for position, each in enumerate(function.instructions) for value in each.defines}
-    for position, each in enumerate(function.instructions):
-        if isinstance(each, Gradient):
-            path = frozenset(places[key] for key in find_path(each, function.instructions, program))
-            over = path | {makers.get(each.loss, position - 1)}
-            yield Tape(first=min(over), last=max(over), gradients=(position,), path=path)
-
-
-def _nest(tapes: Sequence[Tape]) -> list[Tape]:
-    """Return the tapes without overlaps that do not nest: the one that ends later begins with the other.
-
-    Recording more than a path costs nothing in a graph, and changes no number: only watched values matter.
-    """
-    nested = list(tapes)
-    crossing = _find_crossing(nested)
-    while crossing is not None:
+    # Of two that overlap, the one that ends later begins with the other. Recording more than a path costs nothing in a
+    # graph, and changes no number: only watched values matter.
+    while (crossing := _find_crossing(tapes)) is not None:
         early, late = crossing
-        nested[late] = replace(nested[late], first=nested[early].first)
-        crossing = _find_crossing(nested)
-    return nested
+        tapes[late] = replace(tapes[late], first=tapes[early].first)
+    return tuple(sorted(tapes, key=lambda tape: (tape.first, -tape.last, tape.gradients)))
 
 
 def _find_crossing(tapes: Sequence[Tape]) -> tuple[int, int] | None:

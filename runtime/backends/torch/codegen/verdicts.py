@@ -147,7 +147,11 @@ def _decided(instruction: Instruction, code: tuple[Code, ...], scope: EmitScope,
         return (Block(header=line_of(instruction, syntax.when(syntax.negate(took_part))), body=code),)
     if isinstance(instruction, Store) and instruction.commits:
         commits, held = commit_value(instruction.commits, scope), hold(instruction.state)
-        return _choosing(code, commits, held)
+        line, *rest = code
+        assert isinstance(line, Line)
+        assert isinstance(line.statement, ast.Assign)
+        value = syntax.call("torch.where", commits, line.statement.value, held)
+        return replace(line, statement=ast.Assign(targets=line.statement.targets, value=value)), *rest
     if isinstance(instruction, Accumulate) and id(instruction) in reading.heard:
         keys = (syntax.constant(verdict.removesuffix(".finite")) for verdict in instruction.commits[0])
         window, given = scope.names.window(instruction.window), syntax.call(f"{VERDICTS}.gave", *keys)
@@ -163,15 +167,6 @@ def _decided(instruction: Instruction, code: tuple[Code, ...], scope: EmitScope,
             syntax.call(f"{VERDICTS}.held", op, commit_value(instruction.commits, scope), *changed)
         )
     return (Block(header=line_of(instruction, condition), body=code),)
-
-
-def _choosing(code: tuple[Code, ...], commits: ast.expr, held: ast.expr) -> tuple[Code, ...]:
-    """Return code whose first line assigns what is held where the device does not commit its own value."""
-    line, *rest = code
-    assert isinstance(line, Line)
-    assert isinstance(line.statement, ast.Assign)
-    value = syntax.call("torch.where", commits, line.statement.value, held)
-    return replace(line, statement=ast.Assign(targets=line.statement.targets, value=value)), *rest
 
 
 def begin_lines(reading: Reading | None) -> Iterator[Line]:
