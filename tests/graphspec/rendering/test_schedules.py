@@ -55,7 +55,7 @@ FIELDS = {
     "ops.average={ema: net, into: slow, tau: CURVE}": True,
     "ops.fit.weight": True,
 }
-"""Every number of the language that takes a schedule, and whether it may be 0. A `decay` may, but not for want of a `to`."""
+"""Every number of the language that takes a schedule, and whether it may be 0; a `decay` not for want of a `to`."""
 VANISHING = ("zero", "linear", "cosine", "polynomial", "stop", "warmup", "join")
 
 
