@@ -18,7 +18,7 @@ def check_lazy(graph: ModeGraph) -> Iterator[Diagnostic]:
     for update, op, term in _find_terms(graph.spec):
         loss = graph.spec.ops.get(term)
         paces = isinstance(op.every, str) or (op.every or 1) > 1
-        if isinstance(loss, LossOp) and paces and loss.times > 1 and "lazy" not in loss.model_fields_set:
+        if isinstance(loss, LossOp) and paces and loss.times > 1 and loss.lazy is None:
             steps = f"the steps of '{op.every}'" if isinstance(op.every, str) else f"every {op.every} steps"
             runs = "never runs without it" if op.every == loss.every else f"runs only in {steps}"
             once = "if it should count once" if op.every == loss.every else "and as `weight` how often it should count"
@@ -37,7 +37,7 @@ def check_evaluated(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-EVAL for a lazy loss that evaluations return: in every so many batches, and multiplied."""
     for name in graph.spec.outputs or ():
         op = graph.spec.ops.get(name)
-        if isinstance(op, LossOp) and op.times > 1 and "mode" not in op.model_fields_set:
+        if isinstance(op, LossOp) and op.times > 1 and op.mode is None:
             yield Diagnostic(
                 code="W-EVAL",
                 severity="warning",

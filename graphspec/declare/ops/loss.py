@@ -29,8 +29,9 @@ class LossOp(OpBase):
     """How the elements are combined (default: the loss's own, a mean over elements for most)."""
     weight: ScheduledNumber | None = None
     """A factor."""
-    lazy: Literal["scale", "none"] = "scale"
-    """Whether a loss that runs at every n-th step counts n times there, so that it weighs as much as in every step."""
+    lazy: Literal["scale", "none"] | None = None
+    """Whether a loss that runs at every n-th step counts n times there (`scale`, the default), so that it weighs as
+    much as in every step, or once (`none`)."""
 
     @model_validator(mode="before")
     @classmethod
@@ -40,7 +41,7 @@ class LossOp(OpBase):
 
     @model_validator(mode="after")
     def _check_every(self) -> LossOp:
-        if isinstance(self.every, str) and self.lazy == "scale":
+        if isinstance(self.every, str) and self.lazy != "none":
             help = "write the number of steps, as in `every: 16`, or `lazy: none` for a loss that is not scaled up"
             message = "a loss with a clock counts as often as it was left out, so it needs a number of steps"
             raise below(("every",), problem("GS057", message, help=help))
@@ -49,7 +50,7 @@ class LossOp(OpBase):
     @property
     def times(self) -> int:
         """Return how often the loss counts in the steps in which it runs."""
-        return self.every if isinstance(self.every, int) and self.lazy == "scale" else 1
+        return self.every if isinstance(self.every, int) and self.lazy != "none" else 1
 
     @property
     def is_lazy(self) -> bool:
