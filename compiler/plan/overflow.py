@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.ir.instructions import Accumulate, Apply, CheckFinite
+from compiler.ir.instructions import Accumulate, Apply, Assign, Blend, CheckFinite, Store
 from compiler.ir.program import LossScaleDecl
 from compiler.plan.compiled_step import CompiledStep
 from graphspec.declare.ops import UpdateOp
 
 
 def describe_overflow(plan: CompiledStep, mode: str) -> Iterator[str]:
-    """Yield how the loss scale of a mode moves, and for every update whose gradients hold it."""
+    """Yield how the loss scale of a mode moves, for every update whose gradients hold it, and what is held with it."""
     program = plan.program
     instructions = [each for function in program.mode(mode).functions for each in function.instructions]
     judged = {each.output: each.op for each in instructions if isinstance(each, CheckFinite)}
@@ -22,6 +22,14 @@ def describe_overflow(plan: CompiledStep, mode: str) -> Iterator[str]:
         if isinstance(instruction, Apply | Accumulate) and instruction.commits:
             verdicts = (name for way in instruction.commits for name in way if name in judged)
             held.setdefault(instruction.op, {}).update(dict.fromkeys(judged[name] for name in verdicts))
+    followers: dict[str, list[str]] = {}
+    for function in program.mode(mode).functions:
+        applied = [each for each in function.instructions if isinstance(each, Apply) and each.commits]
+        for instruction in function.instructions:
+            if isinstance(instruction, Blend | Assign | Store) and instruction.commits:
+                same = dict.fromkeys(each.op for each in applied if each.commits == instruction.commits)
+                among = followers.setdefault(" and ".join(same), [])
+                among += [instruction.op] if instruction.op not in among else []
     for name, others in held.items():
         op, overflow = plan.spec.ops[name], f"gradients of {' or '.join(others)} are not finite"
         if not isinstance(op, UpdateOp) or op.accumulate is None or op.window == 1:
@@ -30,6 +38,9 @@ def describe_overflow(plan: CompiledStep, mode: str) -> Iterator[str]:
             yield f"{name} leaves a step out of its window if {overflow}; it is held if no step is left"
         else:
             yield f"{name} is held if {overflow} in any step of its window"
+    for updates, names in followers.items():
+        if updates:
+            yield f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} held with {updates}"
 
 
 def _describe_scale(scale: LossScaleDecl) -> str:

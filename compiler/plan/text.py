@@ -59,11 +59,19 @@ def print_plan(plan: CompiledStep, mode: str) -> str:
     program = plan.program
     lines = [f"{program.name}: {mode} step for {program.backend}, order {program.order}"]
     lines += _print_functions(plan, mode)
-    schedules = [
+    for title, sentences in list_details(plan, mode).items():
+        lines += ["", title, *(f"  {sentence}" for sentence in sentences)]
+    return "\n".join(map(escape, lines)) + "\n"
+
+
+def list_details(plan: CompiledStep, mode: str) -> dict[str, list[str]]:
+    """Return what a plan says below its functions, by title: numbers of the optimizers, schedules, warnings, notes."""
+    program = plan.program
+    schedules = (
         f"{'.'.join(part for part in (entry.name, entry.option) if part)}: {format_entry(entry)}"
         for entry in find_schedules(program, mode)
-    ]
-    sections: dict[str, Iterable[str]] = {
+    )
+    details: dict[str, Iterable[str]] = {
         "optimizers": map(format_optimizer, find_applied(program, mode)),
         "overflow": describe_overflow(plan, mode),
         "groups": map(format_group, find_groups(program, mode)),
@@ -73,10 +81,7 @@ def print_plan(plan: CompiledStep, mode: str) -> str:
         "warnings": (f"{problem.code} {problem.message}" for problem in plan.warnings),
         "notes": plan.notes,
     }
-    for title, sentences in sections.items():
-        entries = [f"  {sentence}" for sentence in sentences]
-        lines += ["", title, *entries] if entries else []
-    return "\n".join(map(escape, lines)) + "\n"
+    return {title: found for title, sentences in details.items() if (found := [*sentences])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,8 @@ precision: {loss_scale: {initial: 1024, growth_steps: 2000}}
   step_a: {update: a, loss: "mse(fa, 0.0)"}
   step_b: {update: b, loss: "mse(fb, 0.0)", accumulate: 4}
   step_c: {update: c, loss: "mse(fc, 0.0)", on_overflow: own, accumulate: {steps: 2, on_nonfinite: window}}
+  slow_b: {ema: b, decay: 0.9}
+  slow_c: {ema: c, decay: 0.9}
 """
     moves = "times 0.5 after an overflow, times 2 after 2,000 steps without one"
     both = "gradients of step_a or step_b are not finite"
@@ -54,6 +56,8 @@ precision: {loss_scale: {initial: 1024, growth_steps: 2000}}
         f"  step_a is held if {both}",
         f"  step_b leaves a step out of its window if {both}; it is held if no step is left",
         "  step_c is held if gradients of step_c are not finite in any step of its window",
+        "  slow_c is held with step_c",
+        "  slow_b is held with step_b",
     ]
     fixed = prelude.replace("{initial: 1024, growth_steps: 2000}", "512")
     assert "overflow\n  the loss scale is 512 in every step\n" in str(compiled(ops, prelude=fixed))

@@ -93,6 +93,17 @@ def test_a_page_holds_the_published_plan_and_refers_to_nothing_else(path: Path) 
         assert "https:" not in page.replace(path.read_text(encoding="utf-8"), "")
 
 
+def test_the_summary_of_a_page_has_all_that_the_text_says_below_its_functions() -> None:
+    found = 0
+    for path in EXAMPLES:
+        plan = compile_step(load(path))
+        titles = re.findall(r"<h3>([^<]*)</h3>", plan.html())
+        for title in ("optimizers", "overflow", "groups", "schedules", "moments", "warnings", "notes"):
+            assert (title in titles) == (f"\n\n{title}\n" in plan.text()), (path, title)
+            found += title in titles
+    assert found > len(EXAMPLES)
+
+
 def test_what_a_spec_says_is_text(tmp_path: Path) -> None:
     path = tmp_path / "<img src=x onerror=alert(2)>.yaml"
     path.write_text(HOSTILE, encoding="utf-8")

@@ -18,7 +18,7 @@ from compiler.plan.page.layout import Does, Lane, Mark, Picture, Row, Storage, l
 from compiler.plan.page.svg import HEAD, Rails, describe_marks, list_flags, phrase_of
 from compiler.plan.page.tags import PALETTE, escape_text, read_asset, tag, write_palette
 from compiler.plan.summary import WAITS, find_summarized, list_sections, name_nothing
-from compiler.plan.text import describe_function
+from compiler.plan.text import describe_function, list_details
 from compiler.plan.turns import describe_turns, find_first_turns
 from graphspec.diagnostics import Span
 
@@ -138,20 +138,15 @@ def _write_rows(picture: Picture) -> Iterator[str]:
 def _write_summary(plan: CompiledStep) -> str:
     """Return what the panel shows as long as nothing is selected: the step in short, and what the signs mean."""
     sections: list[str] = []
-    for title, entries in list_sections(plan, find_summarized(plan)).items():
+    mode = find_summarized(plan)
+    for title, entries in list_sections(plan, mode).items():
         rows = (tag("dt", escape_text(name)) + tag("dd", escape_text(text)) for name, text in entries)
         nothing = name_nothing(entries) if title == WAITS else ""
         body = (tag("dl", *rows) if entries else "") + (tag("p", escape_text(nothing)) if nothing else "")
         sections.append(tag("h3", escape_text(title)) + body)
-    extra = {
-        "not counted yet": [each.message for each in plan.pending],
-        "warnings": [f"{each.code} {each.message}" for each in plan.warnings],
-        "notes": [*plan.notes],
-    }
-    for title, sentences in extra.items():
-        if sentences:
-            items = (tag("li", escape_text(each)) for each in sentences)
-            sections.append(tag("h3", escape_text(title)) + tag("ul", *items))
+    for title, sentences in list_details(plan, mode.mode).items():
+        items = (tag("li", escape_text(each)) for each in sentences)
+        sections.append(tag("h3", escape_text(title)) + tag("ul", *items))
     return tag("h2", "Summary") + "".join(sections) + tag("h3", "signs") + _write_legend()
 
 
