@@ -101,7 +101,7 @@ def _describe(name: str, op: Op) -> str:
             window = f" of {op.window} steps" if op.window > 1 else ""
             return f"{', '.join(op.update)} from {source}{window}"
         case EmaOp():
-            seldom = f" after every {op.every} writes of it" if isinstance(op.every, int) and op.every > 1 else ""
+            seldom = f" after every {op.every} writes of {op.ema}" if isinstance(op.every, int) and op.every > 1 else ""
             return f"{op.target(name)} from {op.ema}{seldom}"
         case AssignOp():
             return f"{op.assign} from {op.value}"

@@ -23,7 +23,7 @@ Bracketed = ast.Call | ast.List | ast.Tuple | ast.Dict
 def lay_out(statement: ast.stmt, indent: int) -> tuple[str, ...]:
     """Return the lines of a statement without a body (or of the header of one with a body), indented.
 
-    Its value is broken into one line per element where it must be.
+    Its value is broken into one line per element where it must be; a sum or a product gets a line of its own first.
     """
     header = statement
     if isinstance(statement, BLOCKS):
@@ -34,7 +34,9 @@ def lay_out(statement: ast.stmt, indent: int) -> tuple[str, ...]:
     if isinstance(statement, BLOCKS):
         lines = text[: text.rindex("\n")].split("\n")
     elif isinstance(value, ast.BinOp) and len(text) > width:
-        lines = [f"{text.removesuffix(unparse(value))}(", *(" " * INDENT + term for term in _split_sum(value)), ")"]
+        whole = unparse(value)
+        terms = [whole] if len(whole) <= width - INDENT else _split_sum(value)
+        lines = [f"{text.removesuffix(whole)}(", *(" " * INDENT + term for term in terms), ")"]
     elif not isinstance(value, Bracketed) or (len(text) <= width and not _is_stack(value)):
         lines = [text]
     else:
@@ -147,6 +149,8 @@ class Block:
     header: Line
     body: tuple[Code, ...]
     doc: str = ""
+    joins: bool = False
+    """A ``with`` that may share its block with neighbours of which the same is true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,7 @@ def test_a_summary_tells_what_trains_when_and_what_waits():
     assert "step_to_negative is deferred after gradient step_to_digit" in deferred
     seldom = compile_step(load(SELDOM, ["ops.follow.every=2"])).explain()
     assert "steps 1 to 16: 1 2 1 2 1 2 1 2 1 2 1 2 1 2 1 2" in seldom
-    assert "  follow  slow from net after every 2 writes of it, in steps 2, 4, 6, ..." in seldom
+    assert "  follow  slow from net after every 2 writes of net, in steps 2, 4, 6, ..." in seldom
     assert "no update is deferred, no graph is kept, and nothing is cloned" in seldom
     assert lines[-1] == "  nothing is cloned"
     cloned = "  SNAPSHOT     forward out runs on clones of net: it says `snapshot: true`"

@@ -63,6 +63,32 @@ def test_neighbours_without_a_graph_share_one_block():
     assert "        target = teacher(image)  # teacher@0\n    goal = F.normalize(target, dim=-1)\n" in text
 
 
+def test_neighbours_with_frozen_weights_share_one_block():
+    path = Path(__file__).parents[3] / "examples" / "sac" / "sac.yaml"
+    text = function(emit(compile_step(load(path))))
+    assert "    with frozen(critic_1_params), frozen(critic_2_params):\n        judged_1 = critic_1(chosen)" in text
+    once = function(emit(compile_step(load(path, ["ops.judged_2.forward=critic_1"]))))
+    assert once.count("    with frozen(critic_1_params):\n") == 1
+
+
+def test_a_call_with_weights_that_train_shares_no_block():
+    layers = "{layers: [{linear: 3}, {linear: 3}], groups: [{match: '1.weight', frozen: true}], optimizer: sgd}"
+    text = f"""graphspec: 1
+name: half
+inputs: {{x: {{shape: [batch, 3]}}}}
+models: {{net: {layers}, judge: {{layers: [{{linear: 1}}], optimizer: sgd}}}}
+ops:
+  y: {{forward: net, inputs: x}}
+  worth: {{forward: judge, inputs: y}}
+  plain: {{forward: judge, inputs: x}}
+  step_judge: {{update: judge, loss: "mse(plain, 1.0)"}}
+  step: {{update: net, loss: "mse(worth, 1.0)"}}
+"""
+    found = function(emit(compile_step(load(text))))
+    assert "    with frozen(net_frozen):\n        y = net(x)" in found
+    assert "    with frozen(judge_params):\n        worth = judge(y)" in found
+
+
 def test_an_unclipped_set_is_forgotten_before_the_clipped_one_is_applied():
     text = function(
         emit(plan_of("{layers: [{linear: 3}], optimizer: adam}", OPS.replace("loss}", "loss, clip: {norm: 1}}")))

@@ -44,6 +44,15 @@ def test_a_long_call_gets_one_argument_per_line():
     assert lines[-2:] == ("        argument_9=f(9),", "    )")
 
 
+def test_a_long_sum_gets_a_line_of_its_own_and_a_longer_one_a_line_for_each_term():
+    fits = " + ".join(f"{letter * 10}" for letter in "abcdefgh")
+    assert lay_out(ast.parse(f"{'x' * 20} = {fits}").body[0], 4) == (f"    {'x' * 20} = (", f"        {fits}", "    )")
+    longer = " - ".join(f"{letter * 20}" for letter in "abcdefgh")
+    lines = lay_out(ast.parse(f"x = {longer}").body[0], 0)
+    assert lines[:3] == ("x = (", f"    {'a' * 20}", f"    - {'b' * 20}")
+    assert len(lines) == 10
+
+
 def test_layers_stand_one_per_line_even_where_they_fit():
     lines = lay_out(ast.parse("m = nn.Sequential(nn.Linear(1, 2), Residual(nn.ReLU(), nn.ReLU()))").body[0], 0)
     assert lines[1:3] == ("    nn.Linear(1, 2),", "    Residual(")

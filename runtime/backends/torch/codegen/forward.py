@@ -27,7 +27,9 @@ def lower_forward(instruction: Forward, scope: EmitScope) -> Lowered:
     code = (*code, *tap_lines(instruction, scope, is_stopped=is_stopped))
     contexts = _contexts(instruction, scope)
     if contexts:
-        code = (Block(header=line_of(instruction, syntax.within(*contexts)), body=code),)
+        # Calls that share a block have all weights frozen that one of them freezes: only where each freezes its own.
+        joins = len(contexts) == 1 and _is_frozen(instruction, scope)
+        code = (Block(header=line_of(instruction, syntax.within(*contexts)), body=code, joins=joins),)
     recorded = instruction.graph or not scope.flow.recorded
     return Lowered(code=(*_lines_before(instruction, scope), *code), graph="with" if recorded else "without")
 
@@ -68,7 +70,7 @@ def _call(instruction: Forward, scope: EmitScope) -> ast.expr:
 def _contexts(instruction: Forward, scope: EmitScope) -> list[ast.expr]:
     """Return the contexts of the call."""
     contexts: list[ast.expr] = []
-    if instruction.graph and instruction.frozen and instruction.model in scope.differentiated:
+    if _is_frozen(instruction, scope):
         contexts.append(syntax.call("frozen", syntax.name(scope.names.parameters(instruction.model))))
     model = scope.program.model(instruction.model)
     again = is_recomputed(instruction, scope.program)
@@ -78,6 +80,11 @@ def _contexts(instruction: Forward, scope: EmitScope) -> list[ast.expr]:
     if instruction.draws and not _draws_by_layers(instruction, scope):
         contexts.append(syntax.call("random.forked", syntax.constant(instruction.key)))
     return contexts
+
+
+def _is_frozen(instruction: Forward, scope: EmitScope) -> bool:
+    """Return whether a call is recorded, but not for the weights of its model."""
+    return instruction.graph and instruction.frozen and instruction.model in scope.differentiated
 
 
 def _draws_by_layers(instruction: Forward, scope: EmitScope) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from compiler.ir.instructions import (
     Apply,
@@ -77,7 +78,7 @@ def emit_function(function: Function, context: EmitContext) -> Block:
             if is_modal(program.model(model))
         ),
         *_input_lines(function, scope),
-        *group(lowered),
+        *join(group(lowered)),
     )
     return Block(header=Line(statement=header), body=body, doc=describe_function(function, program))
 
@@ -121,6 +122,19 @@ def group(lowered: Iterable[Lowered]) -> Iterator[Code]:
         else:
             pending.append(each)
     yield from _without_graph(pending)
+
+
+def join(code: Iterable[Code]) -> Iterator[Code]:
+    """Yield the code, runs of blocks that may share one as one."""
+    for joins, run in groupby(code, lambda each: isinstance(each, Block) and each.joins):
+        if not joins:
+            yield from run
+            continue
+        blocks = [each for each in run if isinstance(each, Block)]
+        statements = [each.header.statement for each in blocks]
+        items = {ast.dump(item): item for each in statements if isinstance(each, ast.With) for item in each.items}
+        header = replace(blocks[0].header, statement=ast.With(items=[*items.values()], body=[]))
+        yield Block(header=header, body=tuple(line for each in blocks for line in each.body))
 
 
 def _without_graph(run: Sequence[Lowered]) -> Iterator[Code]:
