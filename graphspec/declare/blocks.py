@@ -7,7 +7,7 @@ from typing import Literal
 
 from graphspec.declare.base import Declaration
 from graphspec.declare.fields import Args, Names, NamesOrNone, Value
-from graphspec.declare.inputs import Inputs
+from graphspec.declare.inputs import Inputs, OperandField
 from graphspec.declare.ops.base import OpBase, Reference
 
 
@@ -35,12 +35,18 @@ def find_use(op: str) -> str:
     return op.partition(".")[0]
 
 
+class UseInputs(Inputs):
+    """The operands of a use, by keyword by the names of the block's inputs: they may be any that a value may have."""
+
+    keyword: dict[str, OperandField] = {}
+
+
 class UseOp(OpBase):
     """Stand for the ops of a block; its common fields hold for all of them."""
 
     use: str
     """The block."""
-    inputs: Inputs = Inputs()
+    inputs: UseInputs = UseInputs()
     """What its inputs are: one reference, a list in their order, or a mapping by their names."""
     models: dict[str, str] = {}
     """Other models in place of those that the block names."""

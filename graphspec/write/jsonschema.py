@@ -58,6 +58,14 @@ INPUTS: Json = {
     "description": "One reference, a list (positional) or a mapping (by keyword); numbers are literals.",
     "anyOf": [OPERAND, {"type": "array", "items": OPERAND}, name_arguments(OPERAND)],
 }
+USE_INPUTS: Json = {
+    "description": "One reference, a list in the order of the block's inputs, or a mapping by their names.",
+    "anyOf": [
+        OPERAND,
+        {"type": "array", "items": OPERAND},
+        {"type": "object", "additionalProperties": OPERAND},
+    ],
+}
 _TAP: Json = {
     "type": "object",
     "properties": {"tap": {"type": ["string", "integer"], "description": "The path of the inner layer."}},
@@ -257,6 +265,7 @@ _DEFINITIONS: Mapping[str, Json] = {
     "Variable": {"type": "string", "pattern": r"\$\{", "description": "The value of a variable: `${name}`."},
     "ClassName": CLASS_NAME,
     "Inputs": INPUTS,
+    "UseInputs": USE_INPUTS,
     "Output": OUTPUT,
     "Layer": describe_layer(),
     "OptimizerSpec": describe_optimizer(),
@@ -309,11 +318,11 @@ def build_schema() -> Json:
     common, curve = (cast("dict[str, JsonValue]", each["properties"]) for each in (op, schedule))
     kept = {name: item for name, item in common.items() if name not in ("schedule", "every", "start", "until")}
     definitions["ScheduleOp"] = {**op, "properties": {**curve, **kept}, "required": ["schedule"]}
-    definitions.pop("FunctionName")  # written out with the names of each family
     for each in (UseOp, FormulaOp):  # they become ops: a finished spec has none
         schema_of = _read(each.model_json_schema())
-        schema_of.pop("$defs", None)
-        definitions[each.__name__] = schema_of
+        others = cast("dict[str, Json]", schema_of.pop("$defs", {}))
+        definitions = {**others, **definitions, each.__name__: schema_of}
+    definitions.pop("FunctionName")  # written out with the names of each family
     for each in ("CallOp", "LossOp"):
         cast("Json", definitions[each]["properties"]).pop("expr")
     whole = {name: _finish(name, item) for name, item in definitions.items()}
@@ -322,8 +331,8 @@ def build_schema() -> Json:
     for section in ("inputs", "models", "ops", "data"):
         properties[section]["propertyNames"] = {"pattern": OP_PATTERN if section == "ops" else NAME_PATTERN}
     kinds = cast("Json", properties["ops"]["additionalProperties"])["oneOf"]
-    others: list[JsonValue] = [{"$ref": "#/$defs/UseOp"}, {"$ref": "#/$defs/FormulaOp"}]
-    some: JsonValue = {"anyOf": [*cast("list[JsonValue]", kinds), *others]}
+    uses: list[JsonValue] = [{"$ref": "#/$defs/UseOp"}, {"$ref": "#/$defs/FormulaOp"}]
+    some: JsonValue = {"anyOf": [*cast("list[JsonValue]", kinds), *uses]}
     ops: Json = {**properties["ops"], "additionalProperties": some, "minProperties": 1}
     properties["ops"] = ops
     block = cast("dict[str, JsonValue]", whole["BlockSpec"]["properties"])

@@ -74,6 +74,12 @@ def test_a_use_means_its_ops_written_out():
     assert dump(load(dump(used))) == dump(used)
 
 
+def test_an_input_of_a_block_may_have_any_name_of_a_value():
+    blocks = BLOCKS.replace("wanted", "class")
+    by_name = read("\n  one: {use: fitting, inputs: {class: y, seen: x}}\n", blocks)
+    assert by_name == read("\n  one: {use: fitting, inputs: [x, y]}\n", blocks)
+
+
 ONE_OF_EACH = """blocks:
   all:
     inputs: [seen, wanted]
