@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from compiler.ir.cell import CellVersion
 from compiler.ir.diagnose import place_in
@@ -38,7 +38,11 @@ def explain_op(plan: CompiledStep, op: str) -> str:
                 sentences += [f"  {sentence}" for sentence in said]
         explained.setdefault(tuple(sentences) or ("does not run",), []).append(function)
     for said, functions in explained.items():
-        places = (f"{each} ({_name_lines(numbers[each])})" if each in numbers else each for each in functions)
+        places: list[str] = []
+        for function in functions:
+            found = numbers.get(function, [])
+            shown = f" (line{'s' if found[1:] else ''} {', '.join(map(str, found))})" if found else ""
+            places.append(f"{function}{shown}")
         text += ["", f"in {', '.join(places)}", *(f"  {sentence}" for sentence in said)]
     return "\n".join(map(escape, text)) + "\n"
 
@@ -51,21 +55,16 @@ def explain_model(plan: CompiledStep, model: str) -> str:
     for function, graph in plan.graphs.items():
         instructions = find_instructions(plan, graph, function).values()
         lines = Lines.of(instructions)
-        rows = tuple(
-            _write_line(lines, each)
-            for each in instructions
-            if each.has_line and any(_touches(part, model) for part in lines.find(each))
-        )
-        found.setdefault(rows or ("nothing reads or writes it",), []).append(function)
-    for rows, functions in found.items():
-        text += ["", f"in {', '.join(functions)}", *(f"  {row}" for row in rows)]
+        rows: list[str] = []
+        for each in instructions:
+            line = lines.find(each) if each.has_line else ()
+            cells = (at.at.cell for part in line for at in (*part.reads, *part.writes))
+            if any(model in cell.owners and cell.kind in ("params", "tied", "buffers") for cell in cells):
+                rows.append(_write_line(lines, each))
+        found.setdefault(tuple(rows) or ("nothing reads or writes it",), []).append(function)
+    for said, functions in found.items():
+        text += ["", f"in {', '.join(functions)}", *(f"  {row}" for row in said)]
     return "\n".join(map(escape, text)) + "\n"
-
-
-def _touches(instruction: Instruction, model: str) -> bool:
-    """Return whether an instruction reads or writes the weights or buffers of a model."""
-    cells = (at.at.cell for at in (*instruction.reads, *instruction.writes))
-    return any(model in cell.owners for cell in cells if cell.kind in ("params", "tied", "buffers"))
 
 
 def _write_line(lines: Lines, instruction: Instruction) -> str:
@@ -73,10 +72,6 @@ def _write_line(lines: Lines, instruction: Instruction) -> str:
     line = lines.find(instruction)
     notes = (cells_of(line), ", ".join(flag for each in line for flag in flags_of(each)))
     return f"{instruction.kind()} {lines.write(instruction)}" + "".join(f"  [{note}]" for note in notes if note)
-
-
-def _name_lines(numbers: Sequence[int]) -> str:
-    return f"line{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
 
 
 def explain_node(graph: StepGraph, node: Instruction, policy: Policy) -> Iterator[str]:

@@ -167,9 +167,12 @@ def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: 
     used = {value for each in instructions if id(each) in reaching for value in _find_uses(each)} | {gradient.loss}
     for each in (each for each in instructions if id(each) in reaching):
         is_target = isinstance(each, Forward) and each.model in models and not each.frozen
+        # A gradient may be taken with respect to a tap of a call, of a loss computed from its other results.
+        begun = each.begun if isinstance(each, Forward) else ()
+        taps = [value for value in begun if value in gradient.values]
         if (
             is_target
-            or _begins(each, gradient, used)
+            or any(other in used for value in taps for other in each.defines if other != value)
             or any(
                 value in gradient.values or (value in producers and id(producers[value]) in derived)
                 for value in _find_uses(each)
@@ -178,13 +181,6 @@ def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: 
         ):
             derived.add(id(each))
     return frozenset(derived).union(*(inner[each] for each in derived & inner.keys()))
-
-
-def _begins(instruction: Instruction, gradient: Gradient, used: set[str]) -> bool:
-    """Return whether a gradient is taken with respect to a tap of a call, of a loss computed from its other results."""
-    begun = instruction.begun if isinstance(instruction, Forward) else ()
-    targets = [value for value in begun if value in gradient.values]
-    return any(other in used for value in targets for other in instruction.defines if other != value)
 
 
 def find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[int]:

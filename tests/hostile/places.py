@@ -17,6 +17,7 @@ SPEC: Mapping[str, object] = {
     "inputs": {"x": {"shape": ["batch", 4]}},
     "state": {"held": {"shape": [2]}},
     "models": {"net": {"layers": [{"linear": 4}], "optimizer": "sgd"}, "other": {"like": "net"}},
+    "blocks": {"half": {"inputs": KEY, "outputs": "z", "ops": {"z": {"call": "mul", "inputs": [KEY, 0.5]}}}},
     "ops": {
         "y": {"forward": "net", "inputs": "x"},
         "far": {"loss": "mse", "inputs": ["y", 0.0]},
@@ -42,6 +43,7 @@ OF_OPS: Mapping[str, Mapping[str, object]] = {
     "MetricOp": {"metric": "zoo:seen", "inputs": "far"},
     "ModelSpec": {"class": "zoo:Net"},
     "DataSource": {"source": "digits", "batch": 2},
+    "UseOp": {"use": "half", "inputs": "x"},
     "ConstraintSpec": {"clip": [-1, 1]},
     "RegularizerSpec": {"l2": 0.5},
     "GroupSpec": {"match": "weight", "lr_scale": 2.0},
@@ -69,7 +71,7 @@ def find_places() -> Iterator[Place]:
     """Yield every place of every declaration, each declaration at the first place where it may stand."""
     seen: set[str] = set()
     pending: list[tuple[Node, tuple[Part, ...], tuple[tuple[tuple[Part, ...], str], ...]]] = [(SCHEMA, (), ())]
-    done: set[tuple[tuple[Part, ...], bool]] = set()
+    done: set[tuple[tuple[Part, ...], bool, bool]] = set()
     while pending:
         node, path, beside = pending.pop(0)
         reference = node.get("$ref")
@@ -83,18 +85,20 @@ def find_places() -> Iterator[Place]:
         for branch in (*node.get("anyOf", ()), *node.get("oneOf", ())):
             if isinstance(branch, dict):
                 pending.append((branch, path, beside))
+        # What a use gives a block stands where the inputs of other ops do, but may have other keys.
+        of_use = any(name == "UseInputs" for _, name in beside)
         kinds = node.get("type", ())
         if "string" in ([kinds] if isinstance(kinds, str) else kinds) or "enum" in node or "const" in node:
             found = Place(path, False, beside)
-            if (path, False) not in done and path:
-                done.add((path, False))
+            if (path, False, of_use) not in done and path:
+                done.add((path, False, of_use))
                 yield found
         for key, inner in node.get("properties", {}).items():
             pending.append((inner, (*path, key), beside))
         extra = node.get("additionalProperties")
         if isinstance(extra, dict) or extra is True or "patternProperties" in node or "propertyNames" in node:
-            if (path, True) not in done:
-                done.add((path, True))
+            if (path, True, of_use) not in done:
+                done.add((path, True, of_use))
                 yield Place(path, True, beside)
             inner = extra if isinstance(extra, dict) and extra else {"type": "string"}
             pending.append((inner, (*path, KEY), beside))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.page.layout import MOST_LANES, Mark, Order, Picture, Row, Storage, ValueEdge, lay_out
+from compiler.plan.page.layout import MOST_LANES, Mark, Order, Picture, Row, Storage, lay_out
 from compiler.plan.page.tags import escape_text, read_asset, tag, write_palette
 from compiler.plan.summary import find_summarized
 from compiler.plan.text import describe_function
@@ -67,19 +67,15 @@ class Rails:
 
     def draw(self) -> str:
         """Return tracks, lanes, what every row does to them, and what holds it back: all but the lines."""
-        tracks = (
-            tag("path", d=self._bend_left(edge), class_="track", data_a=edge.before, data_b=edge.after)
-            for edge in self.picture.values
-        )
+        tracks: list[str] = []
+        for edge in self.picture.values:  # from its row to its track, down, and to the row that reads it
+            x = self.values - 8 - (edge.track + 1) * TRACK
+            (begin, top), (end, bottom) = self.find_row(edge.before), self.find_row(edge.after)
+            turns = f"q-{BEND} 0 -{BEND} {BEND}V{bottom - GAP - BEND}q0 {BEND} {BEND} {BEND}"
+            way = f"M{begin} {top + GAP}H{x + BEND}{turns}H{end}"
+            tracks.append(tag("path", d=way, class_="track", data_a=edge.before, data_b=edge.after))
         rows = (part for number, row in enumerate(self.picture.rows) for part in self._draw_row(row, number))
         return "".join((tag("g", *tracks), *self._draw_lanes(), *rows, *map(self._draw_order, self.picture.orders)))
-
-    def _bend_left(self, edge: ValueEdge) -> str:
-        """Return the way of a value: from its row to its track, down, and to the row that reads it."""
-        x = self.values - 8 - (edge.track + 1) * TRACK
-        (begin, top), (end, bottom) = self.find_row(edge.before), self.find_row(edge.after)
-        turns = f"q-{BEND} 0 -{BEND} {BEND}V{bottom - GAP - BEND}q0 {BEND} {BEND} {BEND}"
-        return f"M{begin} {top + GAP}H{x + BEND}{turns}H{end}"
 
     def _draw_lanes(self) -> Iterator[str]:
         """Yield the lines of the lanes, in the colours of their versions."""
