@@ -116,7 +116,7 @@ def _evaluate(
     return Evaluate(
         id=name,
         op=name,
-        label=f"{family} {name}",
+        label=f"{family} {expr or name}",
         place=context.place(name),
         uses=uses_of(arguments, differentiable=differentiable),
         differentiable=differentiable,
@@ -201,9 +201,9 @@ def _is_training(name: str, op: ForwardOp, model: ModelFacts, context: LoweringC
 
     Other modes than train always evaluate, except for an op that says ``train: true`` and never runs in train mode.
     """
-    if context.mode == "train":
-        return model.updated if op.train is None else op.train
-    return op.train is True and "train" not in context.reaches[name].modes
+    if "train" not in context.reaches[name].modes:
+        return op.train is True
+    return context.mode == "train" and (model.updated if op.train is None else op.train)
 
 
 def _reads(model: ModelFacts, *, train: bool, kept: bool, again: bool) -> tuple[Read, ...]:

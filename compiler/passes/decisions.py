@@ -60,7 +60,7 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     last = max(position[gradient] for gradient in chain.gradients)
     edges = (edge for held in (name, *chain.transforms) for edge in view.incoming.get(held, ()))
     late = [edge for edge in edges if edge.before not in own and position[edge.before] > last]
-    late.sort(key=lambda edge: (position[edge.before], edge.hazard.value))
+    late.sort(key=lambda edge: (-position[edge.before], edge.hazard.value))  # what it waits for longest comes first
     because = tuple(
         Because(
             edge=edge.hazard.value,
@@ -73,13 +73,13 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
         for edge in late
     )
     changing = {transform for each in view.chains.values() for transform in each.transforms}
-    after = position[late[-1].before] if late else last
+    after = position[late[0].before] if late else last
     between = set(graph.sequence[after + 1 : position[name]]).difference(changing)
     chosen = explain_delay(node, view.policy)
     if chosen is not None and any(not graph.nodes[other].is_write for other in between):
         because += (chosen,)
     if because:
-        after_what = f" after {graph.nodes[late[-1].before].label}" if late else ""
+        after_what = f" after {graph.nodes[late[0].before].label}" if late else ""
         text = f"{node.label} is deferred{after_what}: {'; '.join(dict.fromkeys(why.text for why in because))}"
         yield Decision(code="DEFER", subject=node.op, text=text, because=because, node=name)
 
@@ -141,7 +141,10 @@ def _find_use(view: View, name: str) -> Iterator[Decision]:
         text = f"{node.label} runs without a graph: no gradient passes through it"
         yield Decision(code="NO_GRAD", subject=node.op, text=text, node=name)
     elif is_forward and name in graph.flags.frozen:
-        text = f"{node.label} runs with the weights of {node.called} frozen: no gradient is taken of them"
+        through = [graph.nodes[each].label for each, path in graph.paths.items() if name in path.nodes]
+        gradients = ", ".join(through[:MOST]) + (f" and {len(through) - MOST} more" if len(through) > MOST else "")
+        why = f"{gradients} run{'' if through[1:] else 's'} through it, but no gradient is taken of them"
+        text = f"{node.label} runs with the weights of {node.called} frozen: {why}"
         yield Decision(code="FREEZE", subject=node.op, text=text, node=name)
     if is_forward and name in graph.snapshots:
         whose = f"{node.called}'s buffers"

@@ -93,7 +93,7 @@ def _find_verdict_hazards(graph: StepGraph) -> Iterator[Edge]:
             check = graph.nodes[producers[verdict]]
             if check.op == node.op:
                 continue  # what it uses anyway
-            why = f"{node.label} takes place only if the gradients of {check.op} are finite"
+            why = f"{node.label} takes place only if {check.condition}"
             yield Edge(before=check.id, after=name, hazard=Hazard.VERDICT, why=why)
 
 

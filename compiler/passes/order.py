@@ -83,7 +83,7 @@ def restrict_ordering(edges: tuple[Edge, ...], nodes: Mapping[str, Instruction])
         before.setdefault(edge.after, []).append(edge.before)
     for name, node in nodes.items():
         for other in _find_past_absent(name, before, nodes):
-            why = f"{node.label} comes after {nodes[other].label}: ops between them, which do not run here, say so"
+            why = f"{node.label} comes after {nodes[other].label} through ops that do not run here"
             kept.append(Edge(before=other, after=name, hazard=Hazard.DECLARED, why=why))
     return tuple(kept)
 

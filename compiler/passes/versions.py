@@ -52,15 +52,15 @@ def order_statistics(nodes: Mapping[str, Instruction], causality: Causality) -> 
             if all(other in names for name in names for other in causality.past(name, waiting))
         )
         names = pending.pop(op)
-        comes_after_later = stretches and any(
-            nodes[other].micro_batch > nodes[name].micro_batch
-            for name in names
-            for other in causality.past(name, stretches[-1])
-        )
-        if not stretches or comes_after_later:
+        if not stretches or any(_needs_later(name, stretches[-1], nodes, causality) for name in names):
             stretches.append([])
         stretches[-1].extend(names)
     return tuple(name for stretch in stretches for name in sorted(stretch, key=lambda name: nodes[name].micro_batch))
+
+
+def _needs_later(name: str, stretch: list[str], nodes: Mapping[str, Instruction], causality: Causality) -> bool:
+    """Return whether a run comes after one of a later micro-batch."""
+    return any(nodes[other].micro_batch > nodes[name].micro_batch for other in causality.past(name, stretch))
 
 
 def order_writers(names: tuple[str, ...], graph: StepGraph, statistics: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from compiler.ir.cell import CellVersion
 from compiler.ir.diagnose import place_in
@@ -14,7 +14,29 @@ from compiler.passes.schedule import is_update
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.formula import Lines
 from compiler.plan.text import cells_of, flags_of
+from compiler.plan.turns import describe_turns
 from graphspec.diagnostics import escape
+
+MEANINGS: Mapping[str, str] = {
+    "DEFER": "something comes between an update's gradient and its write",
+    "RETAIN": "a gradient keeps its graph, because a later one runs through it",
+    "CREATE_GRAPH": "a gradient is itself differentiated",
+    "NO_GRAD": "a forward runs without a graph",
+    "FREEZE": "a forward is recorded, but not for its own weights",
+    "DETACH": "a value is used detached",
+    "RECOMPUTE": "a gradient runs parts of forwards again, which read weights and buffers a second time",
+    "SNAPSHOT": "a forward runs on clones, so that a later write does not wait",
+    "MERGE": "a forward runs once for all micro-batches",
+    "declared": "the spec orders two ops, with `after` or `every: update`",
+    "implied": "an average or a copy comes after every writer of its source",
+    "raw": "read after write: an op reads a version that another writes",
+    "war": "write after read: an op still reads the version that a write replaces",
+    "waw": "write after write: two writes of one cell keep their order",
+    "backward-war": "a gradient that has not run yet still reads parameters that a write replaces",
+    "buffer-war": "a gradient that has not run yet still reads buffers that a write replaces",
+    "verdict": "a write takes place only if the gradients of another update are finite",
+}
+"""What the words of a plan mean: codes of decisions, and what orders two instructions."""
 
 
 def explain_op(plan: CompiledStep, op: str) -> str:
@@ -23,6 +45,7 @@ def explain_op(plan: CompiledStep, op: str) -> str:
     text = [f"{op}: {plan.spec.ops[op].kind}" + (f" ({place})" if place else "")]
     explained: dict[tuple[str, ...], list[str]] = {}
     numbers: dict[str, list[int]] = {}
+    turns = {name: steps for mode in plan.program.modes for name, steps in describe_turns(mode, plan.program).items()}
     for function, graph in plan.graphs.items():
         sentences: list[str] = []
         instructions = find_instructions(plan, graph, function)
@@ -41,16 +64,18 @@ def explain_op(plan: CompiledStep, op: str) -> str:
         places: list[str] = []
         for function in functions:
             found = numbers.get(function, [])
-            shown = f" (line{'s' if found[1:] else ''} {', '.join(map(str, found))})" if found else ""
-            places.append(f"{function}{shown}")
+            when = f"; {turns[function]}" if function in turns else ""
+            lines_of = f"line{'s' if found[1:] else ''} {', '.join(map(str, found))}"
+            places.append(f"{function} ({lines_of}{when})" if found else function)
         text += ["", f"in {', '.join(places)}", *(f"  {sentence}" for sentence in said)]
     return "\n".join(map(escape, text)) + "\n"
 
 
-def explain_model(plan: CompiledStep, model: str) -> str:
-    """Return which lines read and write a model, by the functions in which they do."""
-    place = place_in(plan.spec.span("models", model, key=True))
-    text = [f"{model}: model" + (f" ({place})" if place else "")]
+def explain_storage(plan: CompiledStep, name: str) -> str:
+    """Return which lines read and write a model or a state, by the functions in which they do."""
+    kind, section = ("model", "models") if name in plan.spec.models else ("state", "state")
+    place = place_in(plan.spec.span(section, name, key=True))
+    text = [f"{name}: {kind}" + (f" ({place})" if place else "")]
     found: dict[tuple[str, ...], list[str]] = {}
     for function, graph in plan.graphs.items():
         instructions = find_instructions(plan, graph, function).values()
@@ -59,7 +84,7 @@ def explain_model(plan: CompiledStep, model: str) -> str:
         for each in instructions:
             line = lines.find(each) if each.has_line else ()
             cells = (at.at.cell for part in line for at in (*part.reads, *part.writes))
-            if any(model in cell.owners and cell.kind in ("params", "tied", "buffers") for cell in cells):
+            if any(name in cell.owners and cell.kind in ("params", "tied", "buffers", "state") for cell in cells):
                 rows.append(_write_line(lines, each))
         found.setdefault(tuple(rows) or ("nothing reads or writes it",), []).append(function)
     for said, functions in found.items():
@@ -91,8 +116,14 @@ def explain_node(graph: StepGraph, node: Instruction, policy: Policy) -> Iterato
 
 
 def _explain_neighbours(graph: StepGraph, node: Instruction) -> Iterator[str]:
-    """Yield what must come before a write, and what must wait for it."""
+    """Yield what reads a value; of a write what must come before it, and what must wait for it."""
     if not node.is_write:
+        after = (
+            graph.nodes[edge.after] for edge in graph.edges if (edge.before, edge.hazard) == (node.id, Hazard.DATA)
+        )
+        readers = [*dict.fromkeys(each.label for each in after if each.label != node.label)]
+        readers += [] if set(node.defines).isdisjoint(graph.outputs) else ["what the step returns"]
+        yield f"read by {', '.join(readers) or 'nothing'}"
         return
     edges = [edge for edge in graph.edges if edge.hazard is not Hazard.DATA and node.id in (edge.before, edge.after)]
     for edge in _distinct(edge for edge in edges if edge.after == node.id):

@@ -121,17 +121,20 @@ class Plan(CompiledStep):
         return diagram.export_network(graphs[chosen])
 
     def explain(self, op: str | None = None) -> str:
-        """Return when an op runs and why, as text; of a model what reads and writes it; without a name, a summary.
+        """Return when an op runs and why, as text; without a name, a summary.
 
-        Raises KeyError with suggestions for an unknown op.
+        Of a model or a state, return what reads and writes it; of the use of a block, its ops. Raises KeyError with
+        suggestions for an unknown op.
 
         >>> print(plan.explain("step_d").splitlines()[0])
         step_d: update (simultaneous-gan.yaml:25:3)
         """
         if op is None:
             return summary.summarize(self)
-        is_model = op in self.spec.models and op not in self.spec.ops
-        return explain.explain_model(self, op) if is_model else explain.explain_op(self, self._find_op(op))
+        if op in (*self.spec.models, *self.spec.state) and op not in self.spec.ops:
+            return explain.explain_storage(self, op)
+        ops = self._find_used(op) or (self._find_op(op),)
+        return "\n".join(explain.explain_op(self, each) for each in ops)
 
     def why_not(self, op: str, way: why_not.Way) -> str:
         """Return what would go wrong if an op wrote `earlier` or `later` than it does, as text.
@@ -143,15 +146,20 @@ class Plan(CompiledStep):
         """
         return why_not.explain_why_not(self, self._find_op(op), way)
 
+    def _find_used(self, use: str) -> tuple[str, ...]:
+        """Return the ops with a line that the use of a block stands for; none for another name."""
+        ops = self.spec.ops.items()
+        inside = (getattr(each, "expr", None) or name for name, each in ops if name.startswith(f"{use}."))
+        return () if use in self.spec.ops else tuple(dict.fromkeys(inside))
+
     def _find_op(self, op: str) -> str:
         """Return an op that has a line, that of the whole for a part of an expression; raise KeyError for others."""
-        ops = self.spec.ops
+        ops, inside = self.spec.ops, self._find_used(op)
         whole = {name: getattr(each, "expr", None) or name for name, each in ops.items()}
         if op in ops:
             return whole[op]
-        inside = dict.fromkeys(whole[name] for name in ops if name.startswith(f"{op}."))
         if inside:
-            raise KeyError(f"'{op}' uses a block: explain one of its ops, {', '.join(inside)}")
+            raise KeyError(f"'{op}' uses a block: name one of its ops, {', '.join(inside)}")
         spec = self.spec
         for what, names in {"an input": spec.inputs, "a state": spec.state, "a model": spec.models}.items():
             if op in names:

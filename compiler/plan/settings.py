@@ -36,7 +36,7 @@ def _format_option(value: HyperParameter) -> str:
     """Return an option in words."""
     match value:
         case ScheduleDecl():
-            return "scheduled"
+            return "as scheduled below"
         case tuple():
             return f"({', '.join(map(_format_option, value))})"
         case float():

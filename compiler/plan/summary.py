@@ -8,6 +8,7 @@ from itertools import islice
 from compiler.ir.program import ModeProgram, OptimizerDecl
 from compiler.ir.value import ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.overflow import describe_overflow
 from compiler.plan.timetable import format_schedule
 from compiler.plan.turns import SHOWN, count_turns, find_turns
 from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
@@ -29,8 +30,10 @@ def summarize(plan: CompiledStep) -> str:
     if turns := tuple(islice(find_turns(mode, program), SHOWN)) if 1 < len(names) <= len(DIGITS) else ():
         lines += ["", f"steps 1 to {SHOWN}: {' '.join(DIGITS[names.index(name)] for name in turns)}"]
         lines += [f"  {', '.join(f'{DIGITS[index]}: {name}' for index, name in enumerate(names))}"]
+    overflow = [f"  {sentence}" for sentence in describe_overflow(plan, mode.mode)]
     for title, entries in list_sections(plan, mode).items():
         width = 13 if title == WAITS else 2 + max(map(len, dict(entries)), default=0)
+        lines += ["", "overflow", *overflow] if title == WAITS and overflow else []
         lines += ["", title, *(f"  {name:<{width}}{text}" for name, text in entries)] if entries else []
     waiting = list_sections(plan, mode)[WAITS]
     nothing = name_nothing(waiting)

@@ -53,7 +53,7 @@ def find_schedules(program: Program, mode: str) -> Iterator[Entry]:
 def format_entry(entry: Entry) -> str:
     """Return a schedule and what it counts in words."""
     of = f" by the optimizer of {entry.counted}" if entry.counted else ""
-    return f"{format_schedule(entry.schedule)} (counts {format_clock(entry.schedule)}{of})"
+    return f"{format_schedule(entry.schedule)} (counts {format_clock(entry.schedule)}{of}, from 0)"
 
 
 def format_schedule(schedule: ScheduleDecl) -> str:

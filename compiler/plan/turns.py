@@ -66,10 +66,11 @@ class Turns:
                 runs.append((step, step))
         if len(runs) == 1 and steps[-1] == len(self.names) and self.is_whole:
             return "every step" if steps[0] == 1 else f"from step {steps[0]} on"
-        shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs[:TIMES])
+        ranges = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+        shown = ", ".join(ranges[:TIMES])
         word = "step" if len(steps) == 1 else "steps"
         if self.is_whole and steps[-1] <= self.settled:
-            return f"{word} {shown}" + (f", ..., {steps[-1]}" if len(runs) > TIMES else "")
+            return f"{word} {shown}" + (f", ..., {ranges[-1]}" if len(runs) > TIMES else "")
         return f"{word} {shown}" + (", ..." if len(runs) > TIMES else f" of the first {FARTHEST:,}")
 
 

@@ -153,7 +153,11 @@ _CODE = re.compile(r"GS[0-9]{3}|[EW](-[A-Z]+)+")
 
 
 def find_page(code: str) -> str | None:
-    """Return the page of a code of a message; None for what is none."""
+    """Return the page of a code of a message, or what a word of a plan means; None for what is neither."""
+    from compiler.plan.explain import MEANINGS
+
+    if code in MEANINGS:
+        return f"{code}: {MEANINGS[code]}; see docs/plan.md"
     if not _CODE.fullmatch(code.upper()):
         return None
     page = find_bundled("pages", "docs/errors") / f"{code.upper()}.md"
@@ -186,7 +190,7 @@ def explain(
         typer.Argument(
             metavar="SPEC",
             autocompletion=complete_spec_or_code,
-            help="The graph spec; or the code of a message, as GS104.",
+            help="The graph spec; or the code of a message, as GS104, or of a plan, as DEFER.",
         ),
     ],
     op: OpName = None,

@@ -269,7 +269,8 @@ def test_a_source_with_two_gated_writers_has_no_period():
 def test_the_plan_tells_schedules_with_their_clock_and_the_steps_that_were_found():
     parts = "{schedule: warmup, to: 1, over: 10}, {schedule: cosine, from: 1, over: 2 epochs}"
     plan = scheduled(f"{{schedule: join, clock: steps, parts: [{parts}]}}", "start: 3 epochs")
-    told = "warmup from 0 to 1 over 10 steps; from 10 steps on cosine from 1 to 0 over 44 steps (counts train steps)"
+    curve = "warmup from 0 to 1 over 10 steps; from 10 steps on cosine from 1 to 0 over 44 steps"
+    told = f"{curve} (counts train steps, from 0)"
     assert f"\nschedules\n  b.lr: {told}\n" in plan.text()
     assert "\nmoments\n  step_b starts at step 45 (start: 3 epochs)\n" in plan.text()
     entry = {"optimizer": "b", "option": "lr", "kind": "join", "clock": "steps", "text": told}
@@ -280,7 +281,7 @@ def test_the_plan_tells_schedules_with_their_clock_and_the_steps_that_were_found
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
-        ("{schedule: constant, value: 0.1}", "constant 0.1 (counts updates applied)"),
+        ("{schedule: constant, value: 0.1}", "constant 0.1 (counts updates applied, from 0)"),
         ("{schedule: step, from: 1, factor: 0.5, every: 30}", "step from 1, times 0.5 every 30 updates"),
         ("{schedule: exponential, from: 1, rate: 0.9}", "exponential from 1, times 0.9 per 1 updates"),
         ("{schedule: piecewise, at: {0: 1, 2 epochs: 0.1}}", "piecewise 1, 0.1 from 44 updates on"),
@@ -289,7 +290,10 @@ def test_the_plan_tells_schedules_with_their_clock_and_the_steps_that_were_found
             "{schedule: linear, from: 1, over: 9, clock: epochs}",
             "over 9 epochs (counts epochs finished, 22 train steps",
         ),
-        ("{schedule: linear, from: 1, over: 9, clock: samples}", "over 9 samples (counts samples, 64 in a train step)"),
+        (
+            "{schedule: linear, from: 1, over: 9, clock: samples}",
+            "over 9 samples (counts samples, 64 in a train step, from 0)",
+        ),
     ],
 )
 def test_every_kind_of_schedule_has_words(schedule, words):

@@ -122,9 +122,9 @@ def test_a_plan_tells_the_schedules_of_groups_penalties_and_constraints() -> Non
     text = plan_of(fields).text()
     told = "linear from 2 to 1 over 10 updates"
     assert f"lr times {told} (match: bias)" in text
-    assert f"net.groups.0.lr_scale: {told} (counts updates applied)" in text
+    assert f"net.groups.0.lr_scale: {told} (counts updates applied, from 0)" in text
     for place in ("regularizer.0.l2", "constraint.0.max_norm"):
-        assert f"step.net.{place}: {told} (counts updates applied by the optimizer of net)" in text
+        assert f"step.net.{place}: {told} (counts updates applied by the optimizer of net, from 0)" in text
 
 
 def test_a_scheduled_group_is_written_out_in_words() -> None:

@@ -84,7 +84,7 @@ def test_a_plan_lists_optimizers_with_their_numbers_and_options():
     plan = compiled(OPS, prelude=PRELUDE)
     text = str(plan)
     assert "\noptimizers\n  a: sgd, lr 0.5, momentum 0.9, nesterov true\n" in text
-    assert "\n  b: adam, lr scheduled, betas (0.9, 0.999), eps 1e-08, weight_decay 0.125\n" in text
+    assert "\n  b: adam, lr as scheduled below, betas (0.9, 0.999), eps 1e-08, weight_decay 0.125\n" in text
     assert "noise ~ normal like x, std=0.25" in text
     assert re.search(r"c <- lerp\(c, a, 0\.0669\d+\) .*\[half_life 10 updates\]", text)  # 1 - 2 ** -(1 / 10)
     exported = plan.to_json()
@@ -160,10 +160,17 @@ def test_a_block_reads_a_state_as_if_every_use_gave_it():
 def test_a_name_that_is_no_op_of_its_own_is_explained_by_those_that_are():
     plan = compile_step(load(CENTERED))
     assert plan.explain("a.far.1") == plan.explain("a.far")
+    assert plan.explain("a") == "\n".join(map(plan.explain, ("a.out", "a.far")))
     for name, words in {
-        "a": "'a' uses a block: explain one of its ops, a.out, a.far",
+        "a": "'a' uses a block: name one of its ops, a.out, a.far",
         "center": "'center' is a state of centered, and no op; the ops that name it: a.far, moved, move",
     }.items():
         with pytest.raises(KeyError) as caught:
-            plan.explain(name)
+            plan.why_not(name, "earlier")
         assert caught.value.args[0] == words
+
+
+def test_a_state_is_explained_by_the_lines_that_read_and_write_it():
+    text = compile_step(load(CENTERED)).explain("center")
+    assert text.startswith("center: state")
+    assert (text.count("center.state@0"), text.count("-> center.state@1")) == (2, 1), text

@@ -53,8 +53,9 @@ precision: {loss_scale: {initial: 1024, growth_steps: 2000}}
     both = "gradients of step_a or step_b are not finite"
     assert str(compiled(ops, prelude=prelude)).split("\n\noverflow\n")[1].splitlines() == [
         f"  the loss scale is 1024 at first, {moves}, and never below 1",
-        f"  step_a is held if {both}",
-        f"  step_b leaves a step out of its window if {both}; it is held if no step is left",
+        f"  step_a is held if {both} (one group)",
+        f"  step_b leaves a step out of its window if {both}; it is held if no step is left or what it accumulated is "
+        "not finite",
         "  step_c is held if gradients of step_c are not finite in any step of its window",
         "  slow_c is held with step_c",
         "  slow_b is held with step_b",
@@ -149,7 +150,7 @@ def test_an_explanation_of_a_forward_says_which_writes_it_sees():
 def test_an_explanation_tells_the_functions_in_which_an_op_does_not_run():
     text = program("td3").explain("step_actor")
     assert "in train_step_1, eval_step\n  does not run" in text
-    assert "in train_step_2 (lines 25, 26)\n" in text
+    assert "in train_step_2 (lines 25, 26; steps 2, 4, 6, ...)\n" in text
 
 
 def test_an_explanation_of_a_model_lists_what_reads_and_writes_it():

@@ -37,8 +37,12 @@ def plan_of(loss: str = WEIGHED, clip: str = "", more: str = "", *, pace: Pace |
 @pytest.mark.parametrize(
     ("clip", "line"),
     [
-        ("", "fit.weight: linear from 1 to 0 over 44 steps (counts train steps)"),
-        (CLIP, "step.clip.norm: linear from 1 to 0.5 over 44 updates (counts updates applied by the optimizer of net)"),
+        ("", "fit.weight: linear from 1 to 0 over 44 steps (counts train steps, from 0)"),
+        (
+            CLIP,
+            "step.clip.norm: linear from 1 to 0.5 over 44 updates "
+            "(counts updates applied by the optimizer of net, from 0)",
+        ),
         (f"{CLIP}, every: 2", "step.clip.norm: linear from 1 to 0.5 over 22 updates"),
     ],
 )

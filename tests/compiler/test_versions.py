@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from compiler import compile_step
+from graphspec import load
 from tests.compiler.conftest import compiled, find_instruction, problems, reads
 
 BASE = """
@@ -266,3 +268,26 @@ def test_a_value_that_is_not_computed_in_a_mode_takes_its_users_out_of_it():
 outputs: [la]"""
     assert problems(ops) == []
     assert [one["op"] for one in compiled(ops).to_json("eval")["functions"][0]["instructions"]] == ["outputs"]
+
+
+def test_a_forward_that_only_evaluates_writes_no_statistics_that_an_average_must_follow():
+    plan = compile_step(
+        load("""
+graphspec: 1
+name: shown
+inputs: {x: {shape: [batch, 4]}}
+models: {net: {layers: [{linear: 4}, batch_norm], optimizer: sgd}, slow: {like: net}}
+ops:
+  out: {forward: net, inputs: x}
+  far: {loss: mse, inputs: [out, x]}
+  step: {update: net, loss: far}
+  follow: {ema: net, into: slow, decay: 0.99, buffers: copy}
+  shown: {forward: net, inputs: x, mode: eval, after: follow}
+outputs: [far, shown]
+""")
+    )
+    (follow,) = (each for each in plan.to_json()["functions"][0]["instructions"] if each["op"] == "follow")
+    assert "net.buffers@1" in follow["reads"]
+    (shown,) = (each for each in plan.to_json("eval")["functions"][0]["instructions"] if each["op"] == "shown")
+    assert shown["reads"] == ["net.params@0", "net.buffers@0"]
+    assert "writes" not in shown

@@ -9,6 +9,7 @@ from pathlib import Path
 from compiler.ir.instructions import KINDS as INSTRUCTIONS
 from compiler.ir.instructions import RestoreAccumulator, Transform
 from compiler.ir.step_graph import Hazard
+from compiler.plan.explain import MEANINGS
 from compiler.plan.schema import EDGES
 from graphspec.declare.ops import KINDS
 
@@ -55,6 +56,13 @@ def test_the_plan_format_lists_every_kind_of_instruction():
 def test_the_plan_format_lists_every_edge_of_a_reason():
     text = between(read("plan.md"), "\nThe edges are ", "## Versions")
     assert set(EDGES) <= set(WORD.findall(text))
+
+
+def test_words_of_plans_are_explained():
+    assert {*EDGES, "waw"} - {"data", "graph", "defer", "order"} <= {*MEANINGS}
+    table = between(read("plan.md"), "## Decisions", "\nThe edges are ")
+    for code, meaning in re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE):
+        assert MEANINGS[code] == meaning
 
 
 def test_the_plan_format_lists_every_decision():

@@ -133,6 +133,11 @@ class TakeAccumulated(InstructionBase):
         """Return the option of the update that makes windows."""
         return "accumulate"
 
+    @property
+    def condition(self) -> str:
+        """Return that the window is not empty."""
+        return f"the window of {self.op} holds a step"
+
     def export(self) -> Object:
         """Return the window, and what is taken out of it."""
         return {"window": self.window, "outputs": [*self.defines]}
@@ -237,6 +242,12 @@ class CheckFinite(InstructionBase):
     def phrase(self) -> str:
         """Return the gradients that it checks."""
         return f"{self.output} = all of {', '.join(self.gradients)} finite"
+
+    @property
+    def condition(self) -> str:
+        """Return what is finite."""
+        what = f"the gradients of {self.op} are" if self.subject == self.op else f"what {self.op} accumulated is"
+        return f"{what} finite"
 
     def export(self) -> Object:
         """Return the gradients that it checks, and its output."""

@@ -202,6 +202,11 @@ class InstructionBase(ABC):
         """Return what is special about how it runs: ``no_grad``."""
         return ()
 
+    @property
+    def condition(self) -> str:
+        """Return what the verdict that it gives says: a write may take place only if so."""
+        return f"the gradients of {self.op} are finite"
+
     @abstractmethod
     def export(self) -> Object:
         """Return the fields that its kind adds to the published plan."""
