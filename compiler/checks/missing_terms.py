@@ -8,6 +8,7 @@ from compiler.batch.losses import find_set_losses, find_terms
 from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import ModeGraph
 from graphspec.analysis.datasets import find_datasets, find_places
+from graphspec.analysis.modes import find_reaches
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, LossOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
@@ -35,9 +36,11 @@ def check_lazy(graph: ModeGraph) -> Iterator[Diagnostic]:
 
 def check_evaluated(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-EVAL for a lazy loss that evaluations return: in every so many batches, and multiplied."""
+    reaches = find_reaches(graph.spec.ops)
     for name in graph.spec.outputs or ():
         op = graph.spec.ops.get(name)
-        if isinstance(op, LossOp) and op.times > 1 and op.mode is None:
+        is_bare = isinstance(op, LossOp) and op.mode is None
+        if is_bare and op.times > 1 and not reaches[name].modes.isdisjoint(("eval", "test")):
             yield Diagnostic(
                 code="W-EVAL",
                 severity="warning",

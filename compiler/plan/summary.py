@@ -10,7 +10,7 @@ from compiler.ir.value import ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.timetable import format_schedule
-from compiler.plan.turns import SHOWN, count_turns, find_turns
+from compiler.plan.turns import SHOWN, count_turns, describe_turns, find_turns
 from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
 from graphspec.diagnostics import escape
 
@@ -29,7 +29,8 @@ def summarize(plan: CompiledStep) -> str:
     names = [function.name for function in mode.functions]
     if turns := tuple(islice(find_turns(mode, program), SHOWN)) if 1 < len(names) <= len(DIGITS) else ():
         lines += ["", f"steps 1 to {SHOWN}: {' '.join(DIGITS[names.index(name)] for name in turns)}"]
-        lines += [f"  {', '.join(f'{DIGITS[index]}: {name}' for index, name in enumerate(names))}"]
+        taken = describe_turns(mode, program)
+        lines += [f"  {DIGITS[index]}: {name} ({taken[name]})" for index, name in enumerate(names)]
     overflow = [f"  {sentence}" for sentence in describe_overflow(plan, mode.mode)]
     for title, entries in list_sections(plan, mode).items():
         width = 13 if title == WAITS else 2 + max(map(len, dict(entries)), default=0)

@@ -79,14 +79,12 @@ def find_states(program: Program) -> tuple[StateDecl, ...]:
 
 
 def find_sized_input(program: Program, size: str, function: Function) -> InputDecl:
-    """Return the input from which a free size is read: the first declared with it, else the first.
+    """Return the input from which a free size is read: the first declared with it that the function reads anyway.
 
-    Where data sets may have different inputs, those that the function reads come before others.
+    Where it reads none with it, the first declared with it, else the first: a batch of that mode must have it, too.
     """
     used = {name for instruction in function.instructions for name in find_uses(instruction)}
-    inputs = program.inputs
-    if program.datasets:
-        inputs = tuple(sorted(inputs, key=lambda entry: entry.name not in used))
+    inputs = sorted(program.inputs, key=lambda entry: entry.name not in used)
     return next((entry for entry in inputs if size in (entry.shape or ())), inputs[0])
 
 

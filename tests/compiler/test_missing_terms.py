@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compiler import compile_step
-from graphspec import load
+from graphspec import SpecError, load
 
 SPEC = """
 graphspec: 1
@@ -90,3 +90,29 @@ def test_one_loss_of_a_value_of_one_data_set_is_what_it_is():
 @pytest.mark.parametrize(("extra", "step"), [("dataset: one", "dataset: one"), ("weight: 2.0", "every: 1")])
 def test_an_update_that_says_its_data_sets_or_runs_on_all_is_not(extra, step):
     assert warnings_of(extra, step) == {}
+
+
+PENALIZED = """
+graphspec: 1
+name: penalized
+inputs: {x: {shape: [batch, 3]}}
+models: {net: {layers: [{linear: 2}], optimizer: sgd}}
+ops:
+  out: {forward: net, inputs: x}
+  slope: {gradient: "sum(out)", wrt: x, mode: MODE}
+  penalty: {loss: mse, inputs: [slope, 0.0], every: 4}
+  step: {update: net, loss: "mse(out, 0.0) + penalty"}
+outputs: [penalty]
+"""
+
+
+@pytest.mark.parametrize(("mode", "codes"), [("train", []), ("[train, eval]", ["W-EVAL"]), ("[train, infer]", [])])
+def test_a_lazy_loss_is_told_only_where_an_evaluation_computes_it(mode, codes):
+    plan = compile_step(load(PENALIZED.replace("MODE", mode)))
+    assert [each.code for each in plan.warnings] == codes
+
+
+def test_a_lazy_value_that_is_no_loss_is_told_how_a_sum_does_without_it():
+    text = PENALIZED.replace("{loss: mse, inputs: [slope, 0.0], every: 4}", '{expr: "mean(slope**2)", every: 4}')
+    with pytest.raises(SpecError, match="write a `loss` op with `every`"):
+        compile_step(load(text.replace("MODE", "train")))

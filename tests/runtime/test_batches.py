@@ -53,3 +53,26 @@ def test_the_batch_of_the_data_is_the_one_that_counts(backend):
 def test_what_fails_at_every_size_says_at_which_it_was_tried(backend):
     with pytest.raises(StepError, match=r"at batch 2 and 48 \(made up, as the spec declares no data\)"):
         build_with(7, backend)
+
+
+SAMPLED = """
+graphspec: 1
+name: sampled
+inputs: {image: {shape: [batch, 4]}, label: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 4}], optimizer: sgd}}
+ops:
+  noise: {random: normal, shape: [batch, 3]}
+  given: {call: concat, inputs: [noise, label]}
+  made: {forward: net, inputs: given}
+  step: {update: net, loss: "mse(made, image)"}
+  sample: {call: tanh, inputs: made, mode: infer}
+outputs: [sample]
+"""
+
+
+@pytest.mark.parametrize(
+    "backend", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("torch", "tensorflow")]
+)
+def test_a_mode_asks_for_no_input_that_it_reads_only_the_batch_size_of(backend):
+    step = build(compile_step(load(SAMPLED), backend), device="cpu")
+    assert step({"label": np.zeros((5, 2), "float32")}, mode="infer")["sample"].shape == (5, 4)
