@@ -50,7 +50,7 @@ def _check_value(scope: RuleContext, owner: str, option: Option, value: object, 
     elif isinstance(value, ScheduleSpec):
         message = f"`{option.name}` of {owner} takes no schedule"
         yield scope.report("GS113", message, place, help=f"write {describe_option(option)}")
-    elif option.kind == "betas" and any(isinstance(each, ScheduleSpec) for each in items):
+    elif option.kind == "betas" and not option.once and any(isinstance(each, ScheduleSpec) for each in items):
         # Each schedule is compared with what one of the numbers may be, and the others with 0 in its place.
         plain = tuple(0.0 if isinstance(each, ScheduleSpec) else each for each in items)
         yield from _check_value(scope, owner, option, plain, path)
@@ -150,7 +150,7 @@ def check_optimizer_options(scope: RuleContext) -> Iterator[Diagnostic]:
         options = optimizer.resolved()
         dampening = options.get("dampening")
         # Nesterov's rule is defined for a momentum without dampening only.
-        if options.get("nesterov") is True and (options["momentum"] == 0 or dampening != 0):
+        if options.get("nesterov") is True and (options["momentum"] == 0 or dampening):
             help = "add `momentum: 0.9`, and leave out `dampening`"
             yield scope.report("GS113", "`nesterov` needs a momentum and no dampening", (*path, "nesterov"), help=help)
         # A momentum that holds steps takes every gradient whole.
