@@ -73,6 +73,13 @@ def fill_model(model: ModelSpec, compat: Compat | None) -> ModelSpec:
         filled["layers"] = tuple(_fill_layer(layer, compat) for layer in model.layers)
     if model.optimizer is not None:
         filled["optimizer"] = _fill_optimizer(model.optimizer, compat)
+    if any(group.optimizer is not None for group in model.groups):
+        filled["groups"] = tuple(
+            group
+            if group.optimizer is None
+            else group.model_copy(update={"optimizer": _fill_optimizer(group.optimizer, compat)})
+            for group in model.groups
+        )
     return model.model_copy(update=filled) if filled else model
 
 

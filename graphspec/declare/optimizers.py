@@ -230,6 +230,10 @@ OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
 """The options of every built-in rule; defaults are PyTorch's, and otherwise those of its paper or its authors' code."""
 
 
+MATRIX_RULES: tuple[OptimizerName, ...] = ("muon",)
+"""The rules that step parameters of two axes alone."""
+
+
 def _read_option(value: object) -> object:
     """Read one option's value: a scalar, a schedule, or a list of numbers and schedules."""
     if isinstance(value, dict):

@@ -11,8 +11,6 @@ import pytest
 from graphspec import SpecError
 from tests.features.steps import build_step, set_weights, weights
 
-pytestmark = pytest.mark.row("C1")
-
 SHAPES: Mapping[str, tuple[int, ...]] = {"tall": (5, 3), "wide": (2, 4), "vector": (4,), "kernel": (3, 2, 2), "one": ()}
 MATRICES = ("tall", "wide")
 STEPS = 20

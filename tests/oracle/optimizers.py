@@ -123,11 +123,11 @@ TINY = 1e-9
 
 
 def _ratio(weights: np.ndarray, step: np.ndarray, ratio: Callable[[float, float], float]) -> float:
-    """Return a ratio of the lengths of weights and of a step; 1 where either is 0."""
+    """Return a ratio of the lengths of weights and of a step; 1 for weights of length 0."""
     w, g = (float(np.sqrt((each * each).sum())) for each in (weights, step))
-    if 0 < w < TINY or 0 < g < TINY:
+    if 0 < w < TINY or g < TINY:
         raise DegenerateError("a length that may be rounding alone is divided by")
-    return ratio(w, g) if w and g else 1.0
+    return ratio(w, g) if w else 1.0
 
 
 def lamb(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:

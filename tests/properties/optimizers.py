@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
-RULES = ("sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion", "lamb", "lars")
-RULES += ("adafactor", "ftrl", "rprop", "schedule_free_sgd", "schedule_free_adamw")
+RULES = ("adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion", "lamb", "lars", "adafactor", "ftrl")
+RULES += ("rprop", "schedule_free_sgd", "schedule_free_adamw", "sgd", "adam")
 RATES = {"sgd": 0.1, "adadelta": 1.0, "lion": 0.01, "lars": 1.0, "ftrl": 0.2, "schedule_free_sgd": 0.2}
 EPS = ("adam", "adamw", "rmsprop", "adagrad", "adamax", "nadam", "lamb", "schedule_free_adamw")
 BETAS = ("adam", "adamw", "adamax", "nadam", "lion", "lamb", "schedule_free_adamw")
