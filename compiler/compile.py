@@ -11,7 +11,7 @@ from compiler.batch.losses import find_counted
 from compiler.checks.effects import check_backend, check_dead, check_durations, check_terms
 from compiler.declare import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.facts.models import Observations, describe_models
-from compiler.facts.parameters import check_patterns, find_known_names
+from compiler.facts.parameters import check_matrices, check_patterns, find_known_names
 from compiler.ir.diagnose import DiagnosticSink
 from compiler.ir.hazard_table import TABLES
 from compiler.ir.program import Program
@@ -87,6 +87,8 @@ def compile_step(
     program = _declare(document, tuple(modes.values()), context)
     program = replace(program, uncounted=tuple(each.message for each in left))
     sink.report(check_patterns(spec, find_known_names(program.models)))
+    shapes = {model.name: {each.name: each.shape for each in model.parameters} for model in program.models}
+    sink.report(check_matrices(spec, shapes))
     sink.stop_on_errors()
     return Plan(
         spec=spec,

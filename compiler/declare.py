@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from compiler.facts.models import ModelFacts, find_used_models, find_used_states
-from compiler.facts.optimizers import find_clock_rates, find_optimizers
+from compiler.facts.optimizers import find_clock_rates, find_optimizers, find_ruled
 from compiler.ir.cell import find_tied
 from compiler.ir.diagnose import place_in
 from compiler.ir.digraph import sort
@@ -103,7 +103,8 @@ def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[Optim
         optimizer, rates = cell.optimizer, find_clock_rates(spec, cell, pace)
         path = optimizer.class_.find(backend) if optimizer.class_ is not None else None
         groups: list[GroupDecl] = []
-        for model in (each for each in cell.models if each in spec.models):
+        own = {each.choice: each.name for each in find_ruled(spec, cell.owner, cell.models)}
+        for model in (each for each in cell.models if each in spec.models and not cell.chosen):
             for index, group in enumerate(spec.models[model].groups):
                 decay = group.weight_decay
                 groups.append(
@@ -114,6 +115,7 @@ def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[Optim
                         lr_scale=_declare_number(1.0 if group.lr_scale is None else group.lr_scale, rates),
                         weight_decay=None if decay is None else _declare_number(decay, rates),
                         frozen=group.is_frozen,
+                        optimizer=own.get((model, group.match), "") if group.optimizer is not None else "",
                     )
                 )
         options: dict[str, HyperParameter] = {}
@@ -131,6 +133,8 @@ def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[Optim
             builtin=optimizer.name is not None,
             models=cell.models,
             excluded=cell.excluded,
+            chosen=cell.chosen,
+            left=cell.left,
             groups=tuple(groups),
             options=options,
             place=_place(spec, *cell.path),
@@ -164,7 +168,7 @@ def _initializer(init: str | float) -> Initializer:
             return Initializer(kind="constant", bound=float(init))
 
 
-def _place(spec: GraphSpec, *path: str) -> str:
+def _place(spec: GraphSpec, *path: str | int) -> str:
     """Return where something is declared, or nothing for specs built in Python."""
     return place_in(spec.span(*path, key=True))
 

@@ -34,11 +34,14 @@ class Options(Mapping[str, Value]):
     {'betas': (0.5, 0.999), 'eps': 1e-08, 'weight_decay': 0.0}
     """
 
-    __slots__ = ("_access", "_declared", "_places", "_set", "_written")
+    __slots__ = ("_access", "_declared", "_places", "_set", "_table", "_written")
 
     def __init__(self, declared: OptimizerDecl, access: OptimizerAccess) -> None:
         self._declared, self._access = declared, access
-        unknown = {RATE, START, *([DAMPENING] if declared.options.get("momentum_form") == "lr_inside" else [])}
+        rules = {str(rule): options for rule, options in OPTIMIZERS.items()}
+        self._table = rules[declared.rule] if declared.builtin else ()
+        unknown = {RATE, *([DAMPENING] if declared.options.get("momentum_form") == "lr_inside" else [])}
+        unknown |= {option.name for option in self._table if option.once}
         self._written: dict[str, tuple[Place, HyperParameter]] = {
             name: (Place(option=name), value)
             for name, value in declared.options.items()
@@ -104,6 +107,8 @@ class Options(Mapping[str, Value]):
             raise self._refuse(name, "it is no entry of `options`", "set `learning_rate` of the optimizer")
         if name == START:
             raise self._refuse(name, "it is where the sums began", "write it in the spec")
+        if any(option.once for option in self._table if option.name == name):
+            raise self._refuse(name, "it cannot change after the build", "write it in the spec")
         has = ", ".join(self._places) or "none"
         is_group = "groups." in name
         help = "give the group another number than 1 in the spec, or a schedule" if is_group else f"it has {has}"
@@ -139,8 +144,7 @@ class Options(Mapping[str, Value]):
         if place.group is not None:
             option = Option(name=place.option, kind="number", minimum=0.0, required=True, meaning="")
         elif self._declared.builtin:
-            rules = {str(rule): options for rule, options in OPTIMIZERS.items()}
-            option = find_option(rules[self._declared.rule], place.option)
+            option = find_option(self._table, place.option)
         is_one = is_list == isinstance(written, tuple) and len(numbers) == size and all(map(math.isfinite, numbers))
         found = numbers if is_list else numbers[0]
         if not is_one or (option is not None and not accepts(option, found)):

@@ -13,8 +13,11 @@ from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
 from graphspec.declare.optimizers import OptimizerSpec
+from graphspec.read.source import Path
 
 Cells = tuple[Cell, ...]
+Patterns = tuple[tuple[str, str], ...]
+"""Parameters by their model and a pattern of their names."""
 
 
 @once_per_spec
@@ -91,11 +94,12 @@ class OptimizerCell:
     """An optimizer that some update uses: its name, declaration and place, the models it steps, and those updates.
 
     One that changes by epochs is several: of the model's or update's name, and that with its first epoch, ``net@10``.
+    A group with a rule of its own has another: ``net.groups.1``, or ``step.net.groups.1`` of an update's.
     """
 
     name: str
     optimizer: OptimizerSpec
-    path: tuple[str, ...]
+    path: Path
     models: tuple[str, ...]
     updates: tuple[str, ...]
     owner: str
@@ -106,6 +110,10 @@ class OptimizerCell:
     """The last epoch in which it steps, where another follows."""
     excluded: tuple[str, ...] = ()
     """Models whose parameters another optimizer steps: what they share with its own models is left out."""
+    chosen: Patterns = ()
+    """The group that it steps; none where it steps all, but for what is left."""
+    left: Patterns = ()
+    """The groups that have optimizers of their own."""
 
 
 def find_optimizers(spec: GraphSpec) -> Iterator[OptimizerCell]:
@@ -125,6 +133,32 @@ def find_optimizers(spec: GraphSpec) -> Iterator[OptimizerCell]:
             yield from _find_phases(spec, name, op.optimizer, "ops", models, (name,))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuledGroup:
+    """A group of parameters with a rule of its own, and the name and place of that optimizer."""
+
+    name: str
+    choice: tuple[str, str]
+    optimizer: OptimizerSpec
+    path: Path
+
+
+def find_ruled(spec: GraphSpec, owner: str, models: tuple[str, ...]) -> tuple[RuledGroup, ...]:
+    """Return the groups of models that have rules of their own, where the optimizer of an owner steps the others."""
+    return tuple(
+        RuledGroup(
+            name=f"{owner}.groups.{index}" if model == owner else f"{owner}.{model}.groups.{index}",
+            choice=(model, group.match),
+            optimizer=group.optimizer,
+            path=("models", model, "groups", index, "optimizer"),
+        )
+        for model in models
+        if model in spec.models
+        for index, group in enumerate(spec.models[model].groups)
+        if group.optimizer is not None
+    )
+
+
 def _find_phases(
     spec: GraphSpec,
     owner: str,
@@ -135,6 +169,7 @@ def _find_phases(
 ) -> Iterator[OptimizerCell]:
     """Yield the optimizer of a model or update, one after another where it changes by epochs."""
     begun = [epoch for epoch, _ in optimizer.phases]
+    groups = find_ruled(spec, owner, models)
     for (epoch, each), following in zip(optimizer.phases, [*begun[1:], None], strict=True):
         yield OptimizerCell(
             name=owner if epoch == 1 else f"{owner}@{epoch}",
@@ -146,6 +181,17 @@ def _find_phases(
             epoch=epoch,
             until=None if following is None else following - 1,
             excluded=find_excluded(spec, updates[0], models),
+            left=tuple(each.choice for each in groups),
+        )
+    for each in groups:
+        yield OptimizerCell(
+            name=each.name,
+            optimizer=each.optimizer,
+            path=each.path,
+            models=(each.choice[0],),
+            updates=updates,
+            owner=owner,
+            chosen=(each.choice,),
         )
 
 

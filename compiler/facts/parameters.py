@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from compiler.facts.optimizers import find_optimizers
 from compiler.ir.program import ModelDecl
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
+from graphspec.declare.optimizers import MATRIX_RULES
 from graphspec.declare.parameters import ConstraintSpec, GroupSpec, RegularizerSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.matching import read_pattern
@@ -72,6 +74,39 @@ def check_patterns(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[Diag
                 span = spec.span("ops", name, "update", index)
                 help = "remove the update, or leave something to step"
                 yield Diagnostic(code="E-MATCH", message=message, span=span, help=help)
+    for name, names in known.items():
+        ruled = [group.match for group in _groups(spec, name) if group.optimizer is not None]
+        stepped = find_stepped(spec, name, names)
+        if ruled and all(_fits(ruled, each) for each in stepped):
+            message = f"the groups of model '{name}' leave nothing to its optimizer: each has one of its own"
+            help = "write the rule of one of them as the model's, and remove its group"
+            yield Diagnostic(code="E-MATCH", message=message, span=spec.span("models", name, "groups"), help=help)
+
+
+def check_matrices(spec: GraphSpec, shapes: Mapping[str, Mapping[str, Sequence[int | None]]]) -> Iterator[Diagnostic]:
+    """Yield E-SHAPE for every optimizer that steps matrices alone, and has a parameter of another shape.
+
+    ``shapes``: model -> shapes of its parameters by name, for the models that were inspected.
+    """
+    for cell in find_optimizers(spec):
+        if cell.optimizer.name not in MATRIX_RULES:
+            continue
+        for model in (each for each in cell.models if each in shapes):
+            names = find_stepped(spec, model, tuple(shapes[model]))
+            chosen = [match for of, match in cell.chosen if of == model] or ["."]
+            left = [match for of, match in cell.left if of == model]
+            own = [name for name in names if _fits(chosen, name) and not _fits(left, name)]
+            other = next((name for name in own if len(shapes[model][name]) != 2), None)
+            if other is not None:
+                shape = ", ".join(map(str, shapes[model][other]))
+                message = f"{cell.optimizer.name} steps matrices, found '{model}.{other}' of shape [{shape}]"
+                last = other.rpartition(".")[2]
+                help = f"give it another rule: `groups: [{{match: {last}$, optimizer: adamw}}]` in the model"
+                yield Diagnostic(code="E-SHAPE", message=message, span=spec.span(*cell.path), help=help)
+
+
+def _fits(patterns: Iterable[str], name: str) -> bool:
+    return any(find_matching(pattern, (name,)) for pattern in patterns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

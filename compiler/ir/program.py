@@ -31,6 +31,8 @@ class GroupDecl:
     """In place of the optimizer's; None leaves that."""
     frozen: bool = False
     """No gradient is taken for them and nothing steps them."""
+    optimizer: str = ""
+    """The optimizer that steps them in place of the others'."""
 
     @property
     def changes(self) -> Mapping[str, float | ScheduleDecl]:
@@ -144,6 +146,10 @@ class OptimizerDecl:
     options: Mapping[str, HyperParameter]
     excluded: tuple[str, ...] = ()
     """Models whose parameters another optimizer steps: what they share with these is not among its own."""
+    chosen: tuple[tuple[str, str], ...] = ()
+    """By model and pattern, the parameters that it steps; none where it steps all, but for what is left."""
+    left: tuple[tuple[str, str], ...] = ()
+    """By model and pattern, the parameters that optimizers of their groups step."""
     groups: tuple[GroupDecl, ...] = ()
     """Parameters of its models for which something is different; each is in one group at most."""
     place: str = ""
@@ -160,6 +166,11 @@ class OptimizerDecl:
             changes = ((name, each) for name, each in group.changes.items() if isinstance(each, ScheduleDecl))
             found |= {group.spell(self.name, name): each for name, each in changes}
         return found
+
+    @property
+    def is_partial(self) -> bool:
+        """Return whether it steps some parameters of its models alone."""
+        return bool(self.excluded or self.chosen or self.left)
 
     def find_changed(self) -> tuple[GroupDecl, ...]:
         """Return the groups that it steps in another way than the rest."""

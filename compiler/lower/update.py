@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.facts.optimizers import find_excluded, find_givers, find_held, find_kept, is_kept
+from compiler.facts.optimizers import find_excluded, find_givers, find_held, find_kept, find_ruled, is_kept
 from compiler.ir.cell import optimizer_cell
 from compiler.ir.instructions import Apply, ApplyPart, Instruction, Transform
 from compiler.ir.program import window_of
@@ -164,17 +164,19 @@ def _lower_apply(
     if op.optimizer is not None:
         value, covers = next(iter(sets.items()))
         owned = [(name, kept, value, covers)]
-    parts = tuple(
-        ApplyPart(
+    parts: list[ApplyPart] = []
+    for optimizer, models, value, covers in owned:
+        groups = find_ruled(context.spec, optimizer, models)
+        whole = ApplyPart(
             optimizer=context.phases.get(optimizer, optimizer),
             models=models,
             gradients=value,
             covers=covers,
             excluded=find_excluded(context.spec, name, models),
             may_miss=value in open_sets,
+            is_divided=bool(groups),
         )
-        for optimizer, models, value, covers in owned
-    )
+        parts += (whole, *(replace(whole, optimizer=each.name, models=(each.choice[0],)) for each in groups))
     cells = find_kept(context.spec, name) + tuple(optimizer_cell(part.optimizer) for part in parts)
     stepped = {model for part in parts for model in part.models}
     projections = tuple(find_projections(name, op, stepped, context))
@@ -187,6 +189,6 @@ def _lower_apply(
         reads=tuple(Read(cell=cell, streaming=True) for cell in cells),
         writes=tuple(Write(cell=cell) for cell in cells),
         defer=op.defer,
-        parts=parts,
+        parts=tuple(parts),
         projections=projections,
     )

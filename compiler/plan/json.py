@@ -44,6 +44,7 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         for name, number in (("lr_scale", row.group.lr_scale), ("weight_decay", row.group.weight_decay)):
             found[name] = format_change(number) if isinstance(number, ScheduleDecl) else number
         until, update = (None, None) if row.gate is None else (row.gate.until, row.gate.last)
+        found["optimizer"] = row.group.optimizer or None
         groups.append({**found, "frozen": row.group.frozen, "frozen_until": until, "frozen_until_update": update})
     schedules: list[Json] = []
     for entry in find_schedules(program, mode):

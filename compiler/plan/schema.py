@@ -86,6 +86,7 @@ class GroupRecord(Exact):
     parameters: Annotated[Names | None, Field(description="Null: named by a class.")]
     lr_scale: float | InWords
     weight_decay: Annotated[float | InWords | None, Field(description="Null: the optimizer's.")]
+    optimizer: Annotated[str | None, Field(description="Its own optimizer; null: that of the others.")]
     frozen: bool
     frozen_until: Annotated[int | None, Field(description="The last step; null: for ever, never, or counted.")]
     frozen_until_update: Annotated[int | None, Field(description="The last update, where only the run can count it.")]

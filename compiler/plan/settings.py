@@ -92,6 +92,7 @@ def format_group(row: GroupRow) -> str:
         f"frozen {row.gate and format_end(row.gate)}": row.gate is not None,
         f"lr times {format_change(group.lr_scale)}": group.lr_scale != 1.0,
         f"weight_decay {format_change(group.weight_decay or 0)}": group.weight_decay is not None,
+        f"stepped by {group.optimizer}": bool(group.optimizer),
     }
     text = ", ".join(change for change, is_made in changes.items() if is_made) or "as the others"
     names = "what the class calls so" if row.parameters is None else ", ".join(row.parameters)

@@ -35,7 +35,7 @@ def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             places[(*cell.path, option)] = value
             items = value if isinstance(value, tuple) else ()
             places |= {(*cell.path, option, index): each for index, each in enumerate(items)}
-        for model in (each for each in cell.models if each in spec.models):
+        for model in (each for each in cell.models if each in spec.models and not cell.chosen):
             for index, group in enumerate(spec.models[model].groups):
                 path = ("models", model, "groups", index)
                 places |= {(*path, "lr_scale"): group.lr_scale, (*path, "weight_decay"): group.weight_decay}
@@ -197,7 +197,7 @@ def check_scheduled(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
 
 def _find_fields(spec: GraphSpec, pace: Pace) -> Iterator[ScheduledField]:
     """Yield every field of an op that holds a schedule, those of an update's constraints and regularizers by models."""
-    cells = tuple(find_optimizers(spec))
+    cells = tuple(cell for cell in find_optimizers(spec) if not cell.chosen)  # those of groups count the same updates
     for name, op in spec.ops.items():
         users = tuple(cell for cell in cells if name in cell.updates)
         for place, schedule in find_schedules(op):

@@ -50,7 +50,7 @@ def _check_value(scope: RuleContext, owner: str, option: Option, value: object, 
     elif isinstance(value, ScheduleSpec):
         message = f"`{option.name}` of {owner} takes no schedule"
         yield scope.report("GS113", message, place, help=f"write {describe_option(option)}")
-    elif option.kind == "betas" and any(isinstance(each, ScheduleSpec) for each in items):
+    elif option.kind == "betas" and not option.once and any(isinstance(each, ScheduleSpec) for each in items):
         # Each schedule is compared with what one of the numbers may be, and the others with 0 in its place.
         plain = tuple(0.0 if isinstance(each, ScheduleSpec) else each for each in items)
         yield from _check_value(scope, owner, option, plain, path)
@@ -135,6 +135,11 @@ def check_optimizer_options(scope: RuleContext) -> Iterator[Diagnostic]:
         ("models", name, "optimizer"): model.optimizer for name, model in scope.spec.models.items()
     }
     given |= {("ops", name, "optimizer"): op.optimizer for name, op in scope.sound_ops() if isinstance(op, UpdateOp)}
+    given |= {
+        ("models", name, "groups", index, "optimizer"): group.optimizer
+        for name, model in scope.spec.models.items()
+        for index, group in enumerate(model.groups)
+    }
     phases = [
         ((*whole_path, str(epoch)) if whole.epochs else whole_path, each)
         for whole_path, whole in given.items()
@@ -150,7 +155,7 @@ def check_optimizer_options(scope: RuleContext) -> Iterator[Diagnostic]:
         options = optimizer.resolved()
         dampening = options.get("dampening")
         # Nesterov's rule is defined for a momentum without dampening only.
-        if options.get("nesterov") is True and (options["momentum"] == 0 or dampening != 0):
+        if options.get("nesterov") is True and (options["momentum"] == 0 or dampening):
             help = "add `momentum: 0.9`, and leave out `dampening`"
             yield scope.report("GS113", "`nesterov` needs a momentum and no dampening", (*path, "nesterov"), help=help)
         # A momentum that holds steps takes every gradient whole.
@@ -163,3 +168,36 @@ def check_optimizer_options(scope: RuleContext) -> Iterator[Diagnostic]:
             yield scope.report(
                 "GS113", "`dampening` needs a momentum, and there is none", (*path, "dampening"), help=help
             )
+
+
+def check_group_optimizers(scope: RuleContext) -> Iterator[Diagnostic]:
+    """Check that what steps a model can step its groups: a rule of their own, or a weight decay of theirs."""
+    stepped = [(name, op) for _, op in scope.sound_ops() if isinstance(op, UpdateOp) for name in op.update]
+    for name, op in stepped:
+        model = scope.spec.models.get(name)
+        whole = None if model is None else op.optimizer or model.optimizer
+        if model is None or whole is None:
+            continue
+        tables = {each.name: OPTIMIZERS[each.name] for _, each in whole.phases if each.name is not None}
+        undecayed = [each for each, options in tables.items() if find_option(options, "weight_decay") is None]
+        dividing = [each for each, options in tables.items() for option in options[:1] if option.above is not None]
+        for index, group in enumerate(model.groups):
+            path = ("models", name, "groups", index)
+            if group.weight_decay is not None and undecayed:
+                message = f"optimizer `{undecayed[0]}` has no option 'weight_decay', which a group would change"
+                help = "remove it, or choose another rule"
+                yield scope.report("GS112", message, (*path, "weight_decay"), key=True, help=help)
+            scale = group.lr_scale
+            scales = [each.number for each in find_values(scale)] if isinstance(scale, ScheduleSpec) else [scale]
+            if dividing and 0 in scales:
+                message = f"`lr_scale` of a group: optimizer `{dividing[0]}` divides by its rate, found 0"
+                help = "write `frozen: true` for what nothing steps"
+                yield scope.report("GS113", message, (*path, "lr_scale"), key=True, help=help)
+            if group.optimizer is not None and whole.epochs:
+                message = f"the optimizer of '{name}' changes by epochs, and a group has one of its own"
+                help = "write one optimizer for the others, with a schedule of `lr`"
+                yield scope.report("GS056", message, (*path, "optimizer"), key=True, help=help)
+            if group.optimizer is not None and op.shared is not None:
+                message = f"an update shares parameters of '{name}' (`shared`), and a group has its own optimizer"
+                help = "remove it, or update all in one update"
+                yield scope.report("GS056", message, (*path, "optimizer"), key=True, help=help)

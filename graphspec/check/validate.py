@@ -17,7 +17,7 @@ from graphspec.check.names import (
     check_spelling,
     check_ties,
 )
-from graphspec.check.options import check_layers, check_optimizer_options, check_optimizers
+from graphspec.check.options import check_group_optimizers, check_layers, check_optimizer_options, check_optimizers
 from graphspec.check.timing import (
     check_datasets,
     check_evaluation,
@@ -43,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     check_optimizers,
     check_layers,
     check_optimizer_options,
+    check_group_optimizers,
     check_functions,
     check_arguments,
     check_outputs,

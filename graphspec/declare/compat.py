@@ -33,6 +33,9 @@ PROFILES: Mapping[Compat, Mapping[Place, Mapping[str, Defaults]]] = {
             # Keras' rule is Dozat's without this option: 0.96 to the power t.
             "nadam": {"lr": 0.001, "eps": _KERAS_EPS, "momentum_decay": 1.0},
             "lion": {"lr": 0.001},
+            "lamb": {"eps": _KERAS_EPS},
+            "adafactor": {"lr": 0.001, "eps1": 1e-30},
+            "muon": {"weight_decay": 0.004, "adjust_lr": "match_rms_adamw"},
         },
         "layer": {
             "batch_norm": {"eps": 0.001, "momentum": 0.01},  # the share of the new batch: 1 - 0.99
@@ -70,6 +73,13 @@ def fill_model(model: ModelSpec, compat: Compat | None) -> ModelSpec:
         filled["layers"] = tuple(_fill_layer(layer, compat) for layer in model.layers)
     if model.optimizer is not None:
         filled["optimizer"] = _fill_optimizer(model.optimizer, compat)
+    if any(group.optimizer is not None for group in model.groups):
+        filled["groups"] = tuple(
+            group
+            if group.optimizer is None
+            else group.model_copy(update={"optimizer": _fill_optimizer(group.optimizer, compat)})
+            for group in model.groups
+        )
     return model.model_copy(update=filled) if filled else model
 
 

@@ -16,7 +16,25 @@ from graphspec.declare.options import Option, OptionDefault, find_defaults
 from graphspec.declare.schedules import ScheduleSpec
 from graphspec.words import quote
 
-OptimizerName: TypeAlias = Literal["sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion"]
+OptimizerName: TypeAlias = Literal[
+    "sgd",
+    "adam",
+    "adamw",
+    "rmsprop",
+    "adagrad",
+    "adadelta",
+    "adamax",
+    "nadam",
+    "lion",
+    "lamb",
+    "lars",
+    "adafactor",
+    "ftrl",
+    "rprop",
+    "muon",
+    "schedule_free_sgd",
+    "schedule_free_adamw",
+]
 OptionValue: TypeAlias = bool | int | float | str | tuple[float | ScheduleSpec, ...] | ScheduleSpec | None
 
 
@@ -36,8 +54,8 @@ def _number(name: str, default: float, meaning: str) -> Option:
     return Option(name=name, kind="number", default=default, minimum=0.0, meaning=meaning)
 
 
-def _decay(default: float = 0.0, *, decoupled: bool = False) -> Option:
-    meaning = "weight decay, decoupled from the gradient" if decoupled else "weight decay, added to the gradient"
+def _decay(default: float = 0.0, *, decoupled: bool = False, within: str = "the gradient") -> Option:
+    meaning = "weight decay, decoupled from the gradient" if decoupled else f"weight decay, added to {within}"
     return _number("weight_decay", default, meaning)
 
 
@@ -106,8 +124,114 @@ OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
         FUSED,
     ),
     "lion": (_rate(1e-4), _betas(0.9, 0.99), _decay(decoupled=True), FUSED),
+    "lamb": (_rate(1e-3), _betas(0.9, 0.999), _eps(1e-6), _decay(within="the step whose length is compared")),
+    "lars": (
+        _rate(1.0),
+        _number("momentum", 0.9, "fraction of the last step kept in the next"),
+        _decay(within="the step whose length is compared"),
+        Option(name="nesterov", kind="bool", default=False, meaning="momentum in the form of Nesterov"),
+        _number("trust_coefficient", 1e-3, "length of a step, relative to that of the weights, at lr = 1"),
+    ),
+    "adafactor": (
+        _rate(1e-2),
+        Option(
+            name="beta2_decay", kind="number", default=-0.8, maximum=0.0, meaning="new squares count t to this power"
+        ),
+        Option(name="eps1", kind="number", minimum=0.0, meaning="least root of a mean square; none: that of its type"),
+        _number("eps2", 1e-3, "least root mean square of the weights in the length of a step"),
+        Option(
+            name="clip_threshold",
+            kind="number",
+            default=1.0,
+            above=0.0,
+            meaning="greatest root mean square of a step before it is scaled",
+        ),
+        _decay(decoupled=True),
+    ),
+    "ftrl": (
+        replace(_rate(1e-3), minimum=None, above=0.0),
+        Option(name="lr_power", kind="number", default=-0.5, maximum=0.0, meaning="how the rate falls with the sum"),
+        Option(
+            name="initial_accumulator_value",
+            kind="number",
+            default=0.1,
+            above=0.0,
+            once=True,
+            meaning="initial value of the sum of squares",
+        ),
+        _number("l1", 0.0, "pull to 0 by a constant, which makes weights exactly 0"),
+        _number("l2", 0.0, "pull to 0 in proportion, twice this added to the denominator"),
+        _number("l2_shrinkage", 0.0, "weight decay, twice this times the weights added to the gradient"),
+        _number("beta", 0.0, "added to the root of the sum of squares"),
+    ),
+    "rprop": (
+        _rate(1e-2),
+        Option(
+            name="eta_minus",
+            kind="number",
+            default=0.5,
+            above=0.0,
+            below=1.0,
+            meaning="factor of a step that turns back",
+        ),
+        Option(name="eta_plus", kind="number", default=1.2, above=1.0, meaning="factor of a step that keeps its sign"),
+        _number("step_min", 1e-6, "least step"),
+        Option(name="step_max", kind="number", default=50.0, above=0.0, meaning="greatest step"),
+    ),
+    "muon": (
+        _rate(1e-3),
+        Option(
+            name="momentum", kind="number", default=0.95, above=0.0, below=1.0, meaning="decay of the mean of gradients"
+        ),
+        Option(name="nesterov", kind="bool", default=True, meaning="momentum in the form of Nesterov"),
+        _decay(0.1, decoupled=True),
+        Option(
+            name="ns_steps",
+            kind="int",
+            default=5,
+            minimum=1.0,
+            maximum=99.0,
+            once=True,
+            meaning="rounds of orthogonalization",
+        ),
+        _number("eps", 1e-7, "least length by which a matrix is divided"),
+        Option(
+            name="adjust_lr",
+            kind="choice",
+            choices=("original", "match_rms_adamw"),
+            default="original",
+            meaning="factor of lr by the shape: sqrt(max(1, rows / columns)), or 0.2 sqrt(max(rows, columns))",
+        ),
+    ),
+    "schedule_free_sgd": (
+        _rate(1.0),
+        Option(
+            name="momentum",
+            kind="number",
+            default=0.9,
+            minimum=0.0,
+            below=1.0,
+            once=True,
+            meaning="share of the average in the weights that are trained",
+        ),
+        _decay(),
+    ),
+    "schedule_free_adamw": (
+        _rate(2.5e-3),
+        replace(
+            _betas(0.9, 0.999),
+            once=True,
+            meaning="share of the average in the weights that are trained, and decay of the mean of squares",
+        ),
+        _eps(1e-8),
+        _decay(within="the step"),
+    ),
 }
-"""The options of every built-in rule; defaults are PyTorch's (lion: those of its paper)."""
+"""The options of every built-in rule; defaults are PyTorch's, and otherwise those of its paper or its authors' code."""
+
+
+MATRIX_RULES: tuple[OptimizerName, ...] = ("muon",)
+"""The rules that step parameters of two axes alone."""
 
 
 def _read_option(value: object) -> object:

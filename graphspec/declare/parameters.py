@@ -11,6 +11,7 @@ from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.durations import Duration, DurationField
 from graphspec.declare.fields import at_least_one, is_path, listed_item
 from graphspec.declare.functions import FunctionName
+from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.schedules import OwnFromZero, OwnNumber, OwnPositive, ScheduleSpec
 from graphspec.matching import UnmatchableError, read_pattern
 from graphspec.words import did_you_mean, quote
@@ -49,6 +50,8 @@ class GroupSpec(Declaration):
     """What the learning rate is multiplied with."""
     weight_decay: OwnFromZero | None = None
     """The weight decay, in place of the optimizer's."""
+    optimizer: OptimizerSpec | None = None
+    """The rule that steps them, in place of the model's or the update's: one by name, with its own count and slots."""
     frozen: bool | FrozenSpec = False
     """Whether they are never stepped: no gradient is taken for them, and the optimizer keeps nothing for them.
 
@@ -67,10 +70,17 @@ class GroupSpec(Declaration):
 
     @model_validator(mode="after")
     def _check(self) -> GroupSpec:
-        changes = [name for name in ("lr_scale", "weight_decay") if name in self.model_fields_set]
+        changes = [name for name in ("lr_scale", "weight_decay", "optimizer") if name in self.model_fields_set]
         if not changes and not self.frozen:
-            help = "write `lr_scale`, `weight_decay` or `frozen: true`"
+            help = "write `lr_scale`, `weight_decay`, `optimizer` or `frozen: true`"
             raise problem("GS053", "a group says nothing of its parameters", help=help, at="key")
+        if self.optimizer is not None and changes[0] != "optimizer":
+            help = f"write {'the rate' if changes[0] == 'lr_scale' else 'it'} in `optimizer`"
+            message = f"`{changes[0]}` changes the other optimizer, found one of its own"
+            raise below((changes[0],), problem("GS056", message, help=help, at="key"))
+        if self.optimizer is not None and self.optimizer.name is None:
+            help = "write `optimizer: {name: adamw, lr: 1e-3}`"
+            raise below(("optimizer",), problem("GS056", "the optimizer of a group is one rule by its name", help=help))
         if changes and self.is_frozen:
             help = "remove it, or `frozen: true`"
             raise below((changes[0],), problem("GS056", "nothing steps frozen parameters", help=help, at="key"))

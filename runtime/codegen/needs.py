@@ -63,7 +63,7 @@ def find_needs(program: Program) -> Needs:
     split = partial & differentiated & followed
     parts: dict[tuple[tuple[str, ...], str], None] = {}
     for part in (part for each in instructions if isinstance(each, Apply) for part in each.parts):
-        if part.covers != part.models and not part.excluded:
+        if part.covers != part.models and not part.excluded and (part.may_miss or not part.is_divided):
             # Of models that share parameters there is one part for all of them.
             whole = (" ".join(part.models),) if are_tied(part.models, program) else part.models
             parts.update(((part.covers, model), None) for model in whole)

@@ -144,7 +144,7 @@ def construct_optimizer(optimizer: OptimizerDecl, context: EmitContext) -> ast.e
     """Return the construction of an optimizer over the parameters of its models."""
     models, names, dialect = optimizer.models, context.names, context.dialect
     listed = names.joint(models)
-    parameters = syntax.name(names.own(optimizer.name) if optimizer.excluded else listed)
+    parameters = syntax.name(names.own(optimizer.name) if optimizer.is_partial else listed)
     known = {key: each for key, each in optimizer.options.items() if key not in dialect.unknown_options(optimizer)}
     options = {name: _option(value, dialect) for name, value in known.items()}
     groups = grouped_parameters(optimizer, context)
@@ -173,13 +173,20 @@ def sharing_globals(context: EmitContext) -> Iterator[Global]:
     """Yield the parameters of optimizers that leave some to others, their places in sets, and what two sets share."""
     names, program = context.names, context.program
     for optimizer in program.optimizers:
-        if optimizer.excluded:
-            own = (syntax.name(names.joint(models)) for models in (optimizer.models, optimizer.excluded))
+        if optimizer.is_partial:
+            whole: ast.expr = syntax.name(names.joint(optimizer.models))
+            if optimizer.excluded:
+                whole = syntax.call("without", whole, syntax.name(names.joint(optimizer.excluded)))
+            for maker, patterns in (("without", optimizer.left), ("among", optimizer.chosen)):
+                found = [_match(program.model(model), (match,), context) for model, match in patterns]
+                others = found[0] if len(found) == 1 else syntax.listing(map(syntax.spread, found))
+                whole = syntax.call(maker, whole, others) if found else whole
             comment = "the rest is stepped by another"
-            yield Global(name=names.own(optimizer.name), value=syntax.call("without", *own), comment=comment)
+            yield Global(name=names.own(optimizer.name), value=whole, comment=comment)
     instructions = [*find_instructions(program)]
-    parts = (part for each in instructions if isinstance(each, Apply) for part in each.parts if part.excluded)
-    for covers, optimizer in dict.fromkeys((part.covers, part.optimizer) for part in parts):
+    parts = (part for each in instructions if isinstance(each, Apply) for part in each.parts)
+    taken = ((part.covers, part.optimizer) for part in parts if part.excluded or part.is_divided)
+    for covers, optimizer in dict.fromkeys(taken):
         found = syntax.call("places", syntax.name(names.own(optimizer)), syntax.name(names.joint(covers)))
         yield Global(name=names.own_places(optimizer), value=found)
     shared = (each.spans for each in instructions if isinstance(each, Transform) and each.spans)

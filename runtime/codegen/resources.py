@@ -369,7 +369,7 @@ def _name_requests(program: Program) -> Iterator[NameRequest]:
     for optimizer in program.optimizers:
         rule = optimizer.rule if optimizer.builtin else "optimizer"
         yield "optimizer", optimizer.name, f"{optimizer.name}_{rule}"
-        if optimizer.excluded:
+        if optimizer.is_partial:
             yield "own", optimizer.name, f"{optimizer.name}_own"
             yield "own places", optimizer.name, f"{optimizer.name}_places"
         if not optimizer.builtin:

@@ -11,6 +11,8 @@ from compiler.ir.program import OptimizerDecl
 from compiler.ir.value import HyperParameter, ScheduleDecl
 from compiler.plan.timetable import format_schedule
 from graphspec.declare.graph import GraphSpec
+from graphspec.declare.optimizers import OPTIMIZERS
+from graphspec.declare.options import Option, accepts, describe_option, find_option
 from graphspec.diagnostics import SpecError
 from graphspec.read.source import Path, Plain
 from graphspec.words import spell_path
@@ -21,6 +23,8 @@ from runtime.problems import problem
 from runtime.state import Plain as StatePlain
 from runtime.terminal import counted
 
+ANY_RATE = Option(name=RATE, kind="number", minimum=0.0, required=True, meaning="learning rate")
+"""What a user's class takes."""
 MOST = 2**53
 """As many updates at most: more are no number of float64."""
 
@@ -142,7 +146,8 @@ class Optimizer:
             raise self._refuse(reason, "restore() a state, or set what it has through `native`", "`iterations`")
         used = self.used_rate
         accumulated = self._declared.options.get(START)
-        first = {"mu_product": 1.0, "sum": accumulated if isinstance(accumulated, (int, float)) else 0.0}
+        summed = accumulated if isinstance(accumulated, (int, float)) else 0.0
+        first = {"mu_product": 1.0, "step_size": 1.0, "sum": summed}
         self._access.set_applied(value, first)
         self._used = value, used
 
@@ -171,8 +176,11 @@ class Optimizer:
     def _read(self, rate: object) -> float:
         """Return a learning rate; raise SpecError (GS270) for a value that is not one."""
         value = float(rate) if isinstance(rate, SupportsFloat) and not isinstance(rate, bool) else math.nan
-        if not (math.isfinite(value) and value >= 0):
-            raise self._refuse(f"{rate!r} is not a finite number from 0 up", "None restores what the spec says")
+        tables = {str(name): options for name, options in OPTIMIZERS.items()}
+        option = find_option(tables[self.rule], RATE) if self._declared.builtin else None
+        if not accepts(option or ANY_RATE, value):
+            expected = describe_option(option or ANY_RATE).removeprefix("a ")
+            raise self._refuse(f"{rate!r} is not a finite {expected}", "None restores what the spec says")
         return value
 
     def _refuse(self, reason: str, help: str, what: str = "the learning rate") -> SpecError:

@@ -248,7 +248,8 @@ def test_the_table_of_optimizers_is_that_of_the_language():
     rows = dict(re.findall(r"^\| `(\w+)` \| (`lr = .*) \|$", LANGUAGE, re.MULTILINE))
     assert set(rows) == set(OPTIMIZERS)
     for name, options in OPTIMIZERS.items():
-        shown = {key: resolve(value) for key, value in re.findall(r"`(\w+) = ([^\[`]+)`", rows[name])}
+        found = dict(re.findall(r"`(\w+) = ([^\[`]+)`", rows[name]))
+        shown = {key: None if value == "none" else resolve(value) for key, value in found.items()}
         lists = {
             key: tuple(map(float, value.split(","))) for key, value in re.findall(r"`(\w+) = \[(.+?)\]`", rows[name])
         }

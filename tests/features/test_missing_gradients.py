@@ -64,9 +64,13 @@ def test_an_error_names_the_parameter_and_what_to_do(update: str, backend: str) 
         make(update, "error", backend)
 
 
-@pytest.mark.parametrize("rule", ["adam", "adamw", "adagrad", "adamax", "nadam", "rmsprop", "adadelta", "lion"])
+RULES = ["adam", "adamw", "adagrad", "adamax", "nadam", "rmsprop", "adadelta", "lion", "lamb", "lars", "adafactor"]
+RULES += ["muon", "schedule_free_sgd", "schedule_free_adamw"]
+
+
+@pytest.mark.parametrize("rule", [*RULES, "ftrl", "rprop"])
 def test_every_rule_skips(rule: str, backend: str) -> None:
-    step = make(LOSS, "skip", backend, f"name: {rule}, weight_decay: 0.1")
+    step = make(LOSS, "skip", backend, f"name: {rule}{', weight_decay: 0.1' if rule in RULES else ''}")
     before = weights(step)["net.idle"].copy()
     for _ in range(3):
         step({"x": X})

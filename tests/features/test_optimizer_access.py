@@ -67,7 +67,11 @@ def test_a_rate_stands_in_for_a_schedule_whose_clock_goes_on(backend: str) -> No
     assert weights(step)["w.value"].tolist() == [-15.5, -15.5]
 
 
-@pytest.mark.parametrize("rule", ["sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion"])
+RULES = ["sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion", "lamb", "lars"]
+RULES += ["adafactor", "rprop", "schedule_free_sgd", "schedule_free_adamw"]
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_every_rule_stands_still_at_rate_zero(rule: str, backend: str) -> None:
     step = build_step(SPEC, backend, [f"models.w.optimizer={{name: {rule}, lr: 0.5}}"])
     step({})
@@ -86,6 +90,21 @@ def test_what_is_no_rate_is_refused_and_changes_nothing(rate: object, backend: s
         optimizer.learning_rate = rate
     assert optimizer.learning_rate == 0.5
     assert not optimizer.is_rate_set
+
+
+def test_a_rate_of_zero_is_refused_where_the_rule_divides_by_it(backend: str) -> None:
+    optimizer = build_step(SPEC, backend, ["models.w.optimizer=ftrl"]).optimizers["w"]
+    with pytest.raises(SpecError, match=r"GS270.*0.0 is not a finite number greater than 0"):
+        optimizer.learning_rate = 0.0
+
+
+@pytest.mark.parametrize("name", ["momentum", "betas"])
+def test_what_places_schedule_free_weights_is_fixed(name: str, backend: str) -> None:
+    rule = {"momentum": "schedule_free_sgd", "betas": "schedule_free_adamw"}[name]
+    options = build_step(SPEC, backend, [f"models.w.optimizer={rule}"]).optimizers["w"].options
+    assert name not in options
+    with pytest.raises(SpecError, match=rf"GS270.*`{name}`.*cannot change after the build"):
+        options[name] = 0.5
 
 
 def test_an_optimizer_says_what_it_is(backend: str) -> None:

@@ -43,7 +43,11 @@ def test_momentum_inside_and_outside_the_learning_rate(backend: str) -> None:
     assert np.allclose([found["lr_outside"], found["lr_inside"]], [-1.15, -1.6])
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion"])
+RULES = ["adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion", "lamb", "lars", "adafactor"]
+RULES += ["ftrl", "rprop", "schedule_free_sgd", "schedule_free_adamw"]
+
+
+@pytest.mark.parametrize("name", RULES)
 def test_every_rule_moves_towards_less(name: str, backend: str) -> None:
     assert (np.abs(after_two(f"{{name: {name}, lr: 0.1}}", backend)) < [1.0, 2.0]).all()
 

@@ -18,7 +18,8 @@ FOLLOWED = SPEC.replace("  v: {", "  slow: {like: v}\n  hard: {like: v}\n  v: {"
     "precision:",
     "  average: {ema: v, into: slow, decay: 0.9}\n  second: {copy: v, into: hard, every: 2}\nprecision:",
 )
-RULES = ["sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion"]
+RULES = ["sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion", "lamb", "lars"]
+RULES += ["adafactor", "ftrl", "rprop", "schedule_free_sgd", "schedule_free_adamw"]
 
 
 def tensors(step: Step) -> dict[str, bytes]:

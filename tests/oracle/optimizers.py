@@ -118,6 +118,116 @@ def lion(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
     return w - o["lr"] * (np.sign(direction) + o["weight_decay"] * w), {"m": b2 * m + (1 - b2) * g}
 
 
+TINY = 1e-9
+"""A length below which a direction is rounding."""
+
+
+def _ratio(weights: np.ndarray, step: np.ndarray, ratio: Callable[[float, float], float]) -> float:
+    """Return a ratio of the lengths of weights and of a step; 1 for weights of length 0."""
+    w, g = (float(np.sqrt((each * each).sum())) for each in (weights, step))
+    if 0 < w < TINY or g < TINY:
+        raise DegenerateError("a length that may be rounding alone is divided by")
+    return ratio(w, g) if w else 1.0
+
+
+def lamb(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
+    """You et al. 2020, algorithm 2, without a limit of the norm of the weights."""
+    m, v = _moments(g, s, o)
+    b1, b2 = o["betas"]
+    step = (m / (1 - b1**t)) / (np.sqrt(v / (1 - b2**t)) + o["eps"]) + o["weight_decay"] * w
+    return w - o["lr"] * _ratio(w, step, lambda weights, length: weights / length) * step, {"m": m, "v": v}
+
+
+def lars(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
+    """You et al. 2017, algorithm 1; the rate outside the momentum, as in PyTorch's SGD."""
+    decay, m = o["weight_decay"], o["momentum"]
+    local = _ratio(w, g, lambda weights, length: o["trust_coefficient"] * weights / (length + decay * weights))
+    step = local * decayed(w, g, o)
+    v = m * s.get("v", 0 * g) + step
+    return w - o["lr"] * (step + m * v if o["nesterov"] else v), {"v": v}
+
+
+def adafactor(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
+    """Shazeer and Stern 2018, algorithms 4 and 5, with PyTorch's eps1 and its rate: at most lr, at most 1 / sqrt(t)."""
+    eps1 = np.finfo(np.float64).eps if o["eps1"] is None else o["eps1"]
+    rest, squares = float(t) ** o["beta2_decay"], g * g
+    rate = max(o["eps2"], float(np.sqrt(np.mean(w * w)))) * min(o["lr"], t**-0.5)
+    if g.ndim > 1:
+        rows = (1 - rest) * s.get("rows", 0.0) + rest * squares.mean(axis=-1)
+        columns = (1 - rest) * s.get("columns", 0.0) + rest * squares.mean(axis=-2)
+        whole = np.maximum(rows.mean(axis=-1), eps1)
+        v = np.einsum("...i,...j->...ij", rows, columns) / whole[..., None, None]
+        slots = {"rows": rows, "columns": columns}
+    else:
+        v = (1 - rest) * s.get("v", 0 * g) + rest * squares
+        slots = {"v": v}
+    step = g / np.maximum(np.sqrt(v), eps1)
+    step = step / max(1.0, float(np.sqrt(np.mean(step * step))) / o["clip_threshold"])
+    return w - o["lr"] * o["weight_decay"] * w - rate * step, slots
+
+
+def ftrl(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
+    """McMahan et al. 2013, algorithm 1, with Keras's options: 2 l2 for lambda_2, the shrinkage in the sum alone."""
+    n, p = s.get("n", 0 * g + o["initial_accumulator_value"]), -o["lr_power"]
+    sigma = ((n + g * g) ** p - n**p) / o["lr"]
+    z = s.get("z", 0 * g) + g + 2 * o["l2_shrinkage"] * w - sigma * w
+    divisor = (o["beta"] + (n + g * g) ** p) / o["lr"] + 2 * o["l2"]
+    return np.where(np.abs(z) <= o["l1"], 0.0, (np.sign(z) * o["l1"] - z) / divisor), {"n": n + g * g, "z": z}
+
+
+def rprop(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
+    """Riedmiller and Braun 1993; where a sign changes nothing moves, and the next sign counts as new.
+
+    A size is kept in units of lr, so that lr scales the steps of all weights whenever it changes.
+    """
+    if not np.isfinite(g).all() or (np.abs(g) < ROUNDING).any():
+        raise DegenerateError("rprop takes the sign of what is no number, or zero but for rounding")
+    turn = np.sign(s.get("before", 0 * g) * g)
+    size = s.get("size", 0 * g + 1.0) * np.choose(turn.astype(int) + 1, [o["eta_minus"], 1.0, o["eta_plus"]])
+    if o["lr"]:
+        size = np.minimum(np.maximum(o["lr"] * size, o["step_min"]), o["step_max"]) / o["lr"]
+    kept = np.where(turn < 0, 0.0, g)
+    return w - o["lr"] * size * np.sign(kept), {"before": kept, "size": size}
+
+
+def muon(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
+    """Jordan et al. 2024, with PyTorch's mean of gradients; the quintic iteration acts on the singular values."""
+    m, (rows, columns) = o["momentum"], w.shape
+    mean = m * s.get("m", 0 * g) + (1 - m) * g
+    u, values, v = np.linalg.svd((1 - m) * g + m * mean if o["nesterov"] else mean, full_matrices=False)
+    if 0 < np.linalg.norm(values) < 1e-6:
+        raise DegenerateError("muon divides what may be rounding alone by its own length")
+    values = values / max(float(np.linalg.norm(values)), o["eps"])
+    for _ in range(o["ns_steps"]):
+        values = 3.4445 * values - 4.775 * values**3 + 2.0315 * values**5
+    scale = max(1, rows / columns) ** 0.5 if o["adjust_lr"] == "original" else 0.2 * max(rows, columns) ** 0.5
+    return w - o["lr"] * o["weight_decay"] * w - o["lr"] * scale * (u * values) @ v, {"m": mean}
+
+
+def schedule_free_sgd(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
+    """Defazio et al. 2024, eqs. 3 to 5: z takes the step, x averages z, and the weights lie between.
+
+    z counts in x by the square of the greatest rate so far. Whatever else writes the weights moves z and x along.
+    """
+    lead, share = s.get("lead", 0 * w), o["momentum"]
+    x, z = w - (1 - share) * lead, w + share * lead
+    greatest = max(o["lr"], s.get("greatest", 0.0))
+    total = s.get("total", 0.0) + greatest**2
+    part = greatest**2 / total if total else 0.0
+    z = z - o["lr"] * decayed(w, g, o)
+    x = (1 - part) * x + part * z
+    return (1 - share) * z + share * x, {"lead": z - x, "greatest": greatest, "total": total}
+
+
+def schedule_free_adamw(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
+    """Defazio et al. 2024, algorithm 1: Adam's division without its mean, the decay at the weights."""
+    b1, b2 = o["betas"]
+    v = b2 * s.get("v", 0 * g) + (1 - b2) * g * g
+    step = g / (np.sqrt(v / (1 - b2**t)) + o["eps"])
+    w, slots = schedule_free_sgd(w, step, s, {**o, "momentum": b1}, t)
+    return w, {**slots, "v": v}
+
+
 RULES: Mapping[str, Rule] = {
     "sgd": sgd,
     "adam": adam,
@@ -128,6 +238,14 @@ RULES: Mapping[str, Rule] = {
     "adamax": adamax,
     "nadam": nadam,
     "lion": lion,
+    "lamb": lamb,
+    "lars": lars,
+    "adafactor": adafactor,
+    "ftrl": ftrl,
+    "rprop": rprop,
+    "muon": muon,
+    "schedule_free_sgd": schedule_free_sgd,
+    "schedule_free_adamw": schedule_free_adamw,
 }
 
 DEFAULTS: Mapping[str, Options] = {
@@ -147,8 +265,40 @@ DEFAULTS: Mapping[str, Options] = {
     "adamax": {"lr": 2e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0},
     "nadam": {"lr": 2e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0, "momentum_decay": 4e-3},
     "lion": {"lr": 1e-4, "betas": (0.9, 0.99), "weight_decay": 0},
+    "lamb": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0},
+    "lars": {"lr": 1.0, "momentum": 0.9, "weight_decay": 0, "nesterov": False, "trust_coefficient": 1e-3},
+    "adafactor": {
+        "lr": 1e-2,
+        "beta2_decay": -0.8,
+        "eps1": None,
+        "eps2": 1e-3,
+        "clip_threshold": 1.0,
+        "weight_decay": 0,
+    },
+    "ftrl": {
+        "lr": 1e-3,
+        "lr_power": -0.5,
+        "initial_accumulator_value": 0.1,
+        "l1": 0,
+        "l2": 0,
+        "l2_shrinkage": 0,
+        "beta": 0,
+        "weight_decay": 0,
+    },
+    "rprop": {"lr": 1e-2, "eta_minus": 0.5, "eta_plus": 1.2, "step_min": 1e-6, "step_max": 50, "weight_decay": 0},
+    "muon": {
+        "lr": 1e-3,
+        "momentum": 0.95,
+        "nesterov": True,
+        "weight_decay": 0.1,
+        "ns_steps": 5,
+        "eps": 1e-7,
+        "adjust_lr": "original",
+    },
+    "schedule_free_sgd": {"lr": 1.0, "momentum": 0.9, "weight_decay": 0},
+    "schedule_free_adamw": {"lr": 2.5e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0},
 }
-"""PyTorch's defaults; lion: its paper's."""
+"""PyTorch's defaults, and otherwise those of papers and their authors' code; a rule without a weight decay has 0."""
 
 
 def clip_norm(gradients: Mapping[Any, np.ndarray], norm: float, eps: float = 0.0) -> Mapping[Any, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.schedules import ScheduleSpec
 from tests.oracle.optimizers import DEFAULTS, RULES
 from tests.oracle.schedules import read
-from tests.oracle.terms import options_of
+from tests.oracle.terms import group_of, options_of
 
 if TYPE_CHECKING:
     from tests.oracle.step import StepValues
@@ -53,12 +53,18 @@ class Optimizers:
                 continue
             cell, declared = self._choose(owner, op.optimizer or self.spec.models[owner].optimizer)
             before = self._before(step, name, cell, models)
-            self.is_vague |= declared.name != "sgd" and has_vague(gradients)
+            rules = {declared.name, *self._own_rules(models)}
+            self.is_vague |= rules != {"sgd"} and has_vague(gradients)
             new, made_here = _advance(step, name, holders, declared, before, gradients)
             self.after[cell, name] = new
             self.counts |= {(name, holder): before.applied for holder in holders}
             made |= made_here
         return made
+
+    def _own_rules(self, models: tuple[str, ...]) -> Iterator[str]:
+        """Yield the rules of the groups of models that have their own."""
+        groups = (group for model in models if model in self.spec.models for group in self.spec.models[model].groups)
+        yield from (group.optimizer.name for group in groups if group.optimizer is not None)
 
     def _choose(self, owner: str, declared: OptimizerSpec) -> tuple[str, OptimizerSpec]:
         """Return the optimizer of this epoch, the last that has begun; each has slots and counts of its own."""
@@ -117,8 +123,10 @@ def has_vague(gradients: Mapping) -> bool:
 def _advance(
     step: StepValues, name: str, models: tuple[str, ...], declared: OptimizerSpec, before: Cell, gradients: Mapping
 ) -> tuple[Cell, Mapping[str, State]]:
-    """Return a cell after one update, and the models' new parameters."""
-    options = _read_options(declared, before.applied, step.number - 1)
+    """Return a cell after one update, and the models' new parameters.
+
+    A group with a rule of its own is stepped by that, with slots of its own, as often as the others.
+    """
     slots, made = {}, {}
     for model in models:
         version = step.versions.writers(f"{model}.params").index(name)
@@ -129,8 +137,11 @@ def _advance(
                 slots[model, key] = before.slots.get((model, key), begun)
                 continue
             g, old = gradients[model, key], before.slots.get((model, key), {})
+            group = group_of(step.meaning.spec, model, key)
+            rule = declared if group is None or group.optimizer is None else group.optimizer
+            options = _read_options(rule, before.applied, step.number - 1)
             own = options_of(step.meaning.spec, model, key, options, before.applied)
-            made[model][key], slots[model, key] = RULES[declared.name](w, g, old, own, before.applied + 1)
+            made[model][key], slots[model, key] = RULES[rule.name](w, g, old, own, before.applied + 1)
     return Cell(applied=before.applied + 1, slots=slots), made
 
 

@@ -35,7 +35,8 @@ def name_datasets(draft: Draft) -> None:
 def change_optimizers(draft: Draft) -> None:
     """Let some optimizers change at epochs 2 or 3; nothing counts the updates of these."""
     for name, model in draft.models.items():
-        counted = any(name in _updated(op) and _is_scheduled(op) for op in draft.ops.values())
+        ruled = any("optimizer" in group for group in model.get("groups", ()))
+        counted = ruled or any(name in _updated(op) and _is_scheduled(op) for op in draft.ops.values())
         if "optimizer" in model and not (counted or _is_scheduled(model)) and draft.chance(0.7):
             epoch = draft.random.choice(["2", "2", "3"])
             model["optimizer"] = {"1": model["optimizer"], epoch: draft.random.choice(OPTIMIZERS)}

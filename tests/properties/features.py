@@ -35,6 +35,8 @@ def _of_model(document: Document, name: str, model: Document) -> Iterator[str]:
     if model.get("init") == "fresh":
         yield "model: like, fresh"
     yield from (f"model: {field}" for field in ("groups", "constraint", "regularizer", "precision") if field in model)
+    if any("optimizer" in group for group in model.get("groups", ())):
+        yield "group: optimizer"
     if "class" in model:
         yield f"class: {model['class'].rpartition(':')[2]}"
     for layer in model.get("layers", ()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.properties.optimizers import UNDECAYED, random_optimizer
 from tests.properties.scheduled import random_curve
 
 if TYPE_CHECKING:
@@ -52,13 +53,23 @@ def add_terms(draft: Draft) -> None:
 
 
 def _add_groups(draft: Draft, model: str) -> None:
-    """Divide the parameters of a model; of those of layers, what is frozen leaves something to step."""
+    """Divide the parameters of a model; of those of layers, what is frozen or has its own rule leaves some to step."""
     declared = draft.models[draft.root(model)]
+    updates = [op for op in draft.ops.values() if model in op.get("update", [])]
+    whole = [op["optimizer"] for op in updates if "optimizer" in op] or [draft.models[model].get("optimizer", {})]
+    if any(each.get("name") in UNDECAYED for each in whole):
+        return
     changes: list[dict] = [{"lr_scale": 3}, {"weight_decay": 0.3}, {"lr_scale": 0.5, "weight_decay": 0}]
     if "parameter" in declared:
         draft.models[model]["groups"] = [{"match": "value", **draft.random.choice(changes)}]
         return
     last = f"^{_find_last(declared['layers'])}[.]weight"
+    if all("name" in each for each in whole) and not any("shared" in op for op in updates) and draft.chance(0.5):
+        muon = {"name": "muon", "lr": 0.02, "ns_steps": 3, "eps": 1e-3, "nesterov": draft.chance(0.5)}
+        own = muon if draft.chance(0.3) else random_optimizer(draft.random)
+        match = last if own is muon or draft.chance(0.5) else "bias"
+        draft.models[model]["groups"] = [{"match": match, "optimizer": own}]
+        return
     groups = [{"match": last, **draft.random.choice(changes)}]
     if draft.chance(0.5):
         frozen = draft.chance(0.6)

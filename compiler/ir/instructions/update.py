@@ -29,6 +29,8 @@ class ApplyPart:
     """Some gradients may be absent: nothing changes of those parameters, their slots included."""
     excluded: tuple[str, ...] = ()
     """Models whose parameters another update steps: what they share with these is left out."""
+    is_divided: bool = False
+    """Other parts step some parameters of the models: groups have optimizers of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import tensorflow as tf
 
 from compiler import Plan
+from compiler.facts.parameters import check_matrices
 from runtime.backends.tensorflow.compat import is_supported
 from runtime.backends.tensorflow.devices import Setting, choose_device
 from runtime.backends.tensorflow.dryrun import run_dry
@@ -52,7 +53,10 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     loaded = load_program(program, given, setting.extras)
     models = make_models(loaded, spec, ERRORS, setting, learned.models)
     refuse(find_undeclared_ties(models, program, spec), spec)
-    refuse(check_parameters({name: parameters(model) for name, model in models.items()}, program, spec), spec)
+    named = {name: parameters(model) for name, model in models.items()}
+    refuse(check_parameters(named, program, spec), spec)
+    shapes = {name: {key: tuple(each.shape) for key, each in found.items()} for name, found in named.items()}
+    refuse(check_matrices(spec, shapes), spec)
     refuse(find_other_types(models, dtype, spec), spec)
     call_checked(loaded, spec, ERRORS, "build", *setting.place, models, setting.jit_compile)
     problems = run_dry(loaded, spec, setting.seed)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 
 from compiler import Plan
+from compiler.facts.parameters import check_matrices
 from runtime.backends.torch.compat import is_supported
 from runtime.backends.torch.devices import Setting, choose_device
 from runtime.backends.torch.dryrun import Trial, run_dry
@@ -47,6 +48,8 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     refuse(find_undeclared_ties(models, program, spec), spec)
     named = {name: dict(model.named_parameters()) for name, model in models.items()}
     refuse(check_parameters(named, program, spec), spec)
+    shapes = {name: {key: tuple(each.shape) for key, each in found.items()} for name, found in named.items()}
+    refuse(check_matrices(spec, shapes), spec)
     late, checked = _check(Trial.of(loaded, spec, models, setting), Batches.of(learned.plan))
     if request.debug:  # only now: the dry run does without its checks, which read numbers
         loaded = load_program(program, given, replace(setting.extras, debug=True))

@@ -145,9 +145,9 @@ class TorchOptimizer(OptimizerAccess):
                     state[STEP].fill_(min(applied, MOST_STEPS))
         elif not applied:
             for slot, values in self.shell.slots.items():
-                for parameter, value in zip(self.shell.parameters, values, strict=True):
+                for value in values:
                     if slot != STEP and value is not None:
-                        value.copy_(make_slot(parameter, first.get(slot, 0.0)))
+                        value.copy_(make_slot(value, first.get(slot, 0.0)))
 
     def slots(self) -> Slots:
         """Return copies of the slots of the parameters."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from compiler.ir.cell import parameters_of
 from compiler.ir.instructions import Apply, ApplyPart, Assign, Blend
@@ -60,14 +61,14 @@ def _project(projection: Projection, instruction: Apply, scope: EmitScope) -> as
         return made
     (chosen, *limits), options = made.args, {each.arg: each.value for each in made.keywords if each.arg}
     every = scope.names.own(part.optimizer) if part.excluded else scope.names.joint(part.models)
-    stepped = syntax.name(every), _taken(part, scope)
+    stepped = syntax.name(every), _taken(replace(part, is_divided=False), scope)
     return syntax.call("over_stepped", made.func, chosen, *stepped, *limits, **options)
 
 
 def _taken(part: ApplyPart, scope: EmitScope) -> ast.expr:
     """Return an optimizer's share of a gradient set."""
     gradients = syntax.name(scope.names.value(part.gradients))
-    if part.excluded:
+    if part.excluded or part.is_divided:
         return syntax.call("taken", gradients, syntax.name(scope.names.own_places(part.optimizer)))
     if part.covers == part.models:
         return gradients

@@ -48,6 +48,14 @@ class TensorFlowDialect(Dialect):
         "adamax": "Adamax",
         "nadam": "NAdam",
         "lion": "Lion",
+        "lamb": "LAMB",
+        "lars": "LARS",
+        "adafactor": "Adafactor",
+        "ftrl": "FTRL",
+        "rprop": "Rprop",
+        "muon": "Muon",
+        "schedule_free_sgd": "ScheduleFreeSGD",
+        "schedule_free_adamw": "ScheduleFreeAdamW",
     }
     wrapped: Mapping[str, str] = {}
     pace = "steps"

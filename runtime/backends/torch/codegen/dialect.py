@@ -49,6 +49,14 @@ class TorchDialect(Dialect):
         "adamw": "AdamW",
         "adagrad": "Adagrad",
         "lion": "Lion",
+        "lamb": "LAMB",
+        "lars": "LARS",
+        "adafactor": "Adafactor",
+        "ftrl": "FTRL",
+        "rprop": "Rprop",
+        "muon": "Muon",
+        "schedule_free_sgd": "ScheduleFreeSGD",
+        "schedule_free_adamw": "ScheduleFreeAdamW",
     }
     wrapped: Mapping[str, str] = {
         "rmsprop": "torch.optim.RMSprop",
