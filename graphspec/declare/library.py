@@ -20,6 +20,8 @@ class Signature:
     """Names of the operands, for messages; the last may be repeated where ``repeats``."""
     repeats: bool = False
     options: tuple[Option, ...] = ()
+    results: int = 1
+    """How many values it gives; `split` gives as many as its ``sections`` say."""
 
     @property
     def fewest(self) -> int:
@@ -129,6 +131,15 @@ CALLS: Mapping[str, Signature] = {
     "logical_or": _pair("whether one of two masks holds, or both"),
     "logical_not": _unary("whether a mask does not hold"),
     "matmul": _pair("matrix product a @ b"),
+    "outer": _pair("all products of an element of the vector a and one of the vector b"),
+    "einsum": Signature(
+        meaning="the sum of products over the axes that the result lacks",
+        operands=("x",),
+        repeats=True,
+        options=(
+            Option(name="equation", kind="equation", required=True, meaning="letters of the axes, as in `bi,ij->bj`"),
+        ),
+    ),
     "mean": _unary("mean over axes", *REDUCTION),
     "sum": _unary("sum over axes", *REDUCTION),
     "max": _unary("greatest over axes", *REDUCTION),
@@ -144,10 +155,30 @@ CALLS: Mapping[str, Signature] = {
         _number("min", None, "the smallest value (default: no limit)"),
         _number("max", None, "the largest value (default: no limit)"),
     ),
-    "norm": _unary("Euclidean norm over axes", _axis(None, ALL_AXES)),
+    "norm": _unary("Euclidean norm over axes", *REDUCTION),
     "normalize": _unary("x divided by its Euclidean norm", _axis(-1)),
     "softmax": _unary("exp(x) divided by its sum", _axis(-1)),
     "logsumexp": _unary("log of the sum of exp(x) over axes", *REDUCTION),
+    "cumsum": _unary("the sum of all elements up to each along an axis", _axis(-1)),
+    "sort": Signature(
+        meaning="the elements in rising order along an axis, and the indices that they had",
+        operands=("x",),
+        options=(
+            _axis(-1),
+            Option(name="descending", kind="bool", default=False, meaning="whether the greatest comes first"),
+        ),
+        results=2,
+    ),
+    "topk": Signature(
+        meaning="the k greatest elements along an axis, in order, and their indices",
+        operands=("x",),
+        options=(
+            Option(name="k", kind="int", required=True, minimum=1.0, meaning="how many elements"),
+            _axis(-1),
+            Option(name="largest", kind="bool", default=True, meaning="whether the greatest are taken, or the least"),
+        ),
+        results=2,
+    ),
     "sigmoid": _unary("1 / (1 + exp(-x))"),
     "tanh": _unary("hyperbolic tangent"),
     "relu": _unary("max(0, x)"),
@@ -178,6 +209,41 @@ CALLS: Mapping[str, Signature] = {
     "permute": _unary(
         "axes in another order",
         Option(name="dims", kind="sizes", required=True, meaning="for each new axis, the old one"),
+    ),
+    "roll": _unary(
+        "elements moved along an axis, the last of them to the start",
+        Option(name="shifts", kind="int", required=True, meaning="by how many places"),
+        _axis(-1),
+    ),
+    "pad": _unary(
+        "elements added at both ends of the last axes",
+        Option(
+            name="pad",
+            kind="sizes",
+            required=True,
+            minimum=0.0,
+            meaning="how many before and after along the last axis, then along the one before it, and so on",
+        ),
+        Option(
+            name="mode",
+            kind="choice",
+            default="constant",
+            choices=("constant", "reflect", "replicate"),
+            meaning="whether they are a number, a mirror image without the edge, or the edge",
+        ),
+        _number("value", 0.0, "the number that is added"),
+    ),
+    "interpolate": _unary(
+        "images of another height and width",
+        Option(name="size", kind="pair", default=None, minimum=1.0, meaning="the new height and width"),
+        Option(name="factor", kind="int", default=None, minimum=1.0, meaning="factor for height and width"),
+        Option(
+            name="mode",
+            kind="choice",
+            default="nearest",
+            choices=("nearest", "bilinear"),
+            meaning="how new pixels are computed",
+        ),
     ),
     "one_hot": _unary(
         "1 at the class, 0 elsewhere, along a new last axis",

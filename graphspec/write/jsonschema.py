@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from graphspec.declare.blocks import UseOp
 from graphspec.declare.data import SOURCE_MEANINGS
+from graphspec.declare.equations import EQUATION_PATTERN
 from graphspec.declare.fields import NAME_PATTERN, OP_PATTERN, PATH_PATTERN
 from graphspec.declare.formulas import FormulaOp
 from graphspec.declare.graph import GraphSpec
@@ -215,6 +216,8 @@ def _describe_kind(option: Option) -> Json:
             return {"anyOf": [whole, {**many, "prefixItems": [{"anyOf": [whole, {"const": BATCH}]}]}]}
         case "subscript":
             return {"anyOf": [whole, {"type": "string", "pattern": SUBSCRIPT_PATTERN}]}
+        case "equation":
+            return {"type": "string", "pattern": EQUATION_PATTERN}
         case _:
             assert_never(option.kind)
 

@@ -33,6 +33,8 @@ class Callee:
     """The callee's own defaults, by keyword: equal values are not passed."""
     positional: tuple[str, ...] = ()
     """Options that follow the operands without a keyword."""
+    before: tuple[str, ...] = ()
+    """Options before the operands."""
     first: tuple[str, ...] = ()
     """Options between the first operand and the others."""
     companions: tuple[str, ...] = ()
@@ -45,10 +47,11 @@ class Callee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A call: its path, the values after the first operand, those after all operands, and those by keyword."""
+    """A call: its path, the values before and after the first operand, those after all, and those by keyword."""
 
     path: str
     gathered: bool = False
+    before: tuple[Value, ...] = ()
     first: tuple[Value, ...] = ()
     positional: tuple[Value, ...] = ()
     keywords: Mapping[str, Value] = field(default_factory=dict[str, Value])
@@ -85,12 +88,13 @@ def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = Fal
         name: value if name not in SIZES or isinstance(value, tuple) else (value,)
         for name, value in {**callee.fills, **given}.items()
     }
-    placed = {*callee.first, *callee.positional}
+    placed = {*callee.before, *callee.first, *callee.positional}
     named = {callee.keywords.get(name, name): value for name, value in values.items() if name not in placed}
     passed = {name: value for name, value in named.items() if value is not None and callee.implied.get(name) != value}
     return Resolved(
         path=callee.literal if literal and callee.literal else chosen,
         gathered=callee.gathered,
+        before=tuple(values[name] for name in callee.before),
         first=tuple(values[name] for name in callee.first),
         positional=tuple(values[name] for name in callee.positional),
         keywords={**dict.fromkeys(callee.companions), **passed} if passed else {},

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from graphspec.declare.layers import Layer
-from tests.oracle.functions import greatest, relu, sigmoid, softmax
+from tests.oracle.functions import greatest, relu, sigmoid, softmax, weigh_linear, weigh_nearest
 from tests.oracle.numbers import Array, Numbers
 
 Tensors = Mapping[str, Array]
@@ -159,7 +159,7 @@ class Call:
         """Return every row and column made of those it stands between: all weights are in two small matrices."""
         weigh = weigh_nearest if mode == "nearest" else weigh_linear
         for axis, formula in ((3, "pbchw,pkh->pbckw"), (4, "pbchw,pkw->pbchk")):
-            x = self.numbers.einsum(formula, x, self.numbers.lift(weigh(x.shape[axis], factor)[None]))
+            x = self.numbers.einsum(formula, x, self.numbers.lift(weigh(x.shape[axis], factor * x.shape[axis])[None]))
         return x
 
     def _batch_norm(self, x: Array, name: str, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> Array:
@@ -262,22 +262,6 @@ def _surround(n: Numbers, x: Array, margins: Sequence[int]) -> Array:
         first, last = (n.lift(np.zeros((1, *shape[1:]))) for shape in around)
         x = n.join([first, x, last], axis)
     return x
-
-
-def weigh_nearest(size: int, factor: int) -> np.ndarray:
-    """Return the matrix that repeats every element ``factor`` times."""
-    return np.repeat(np.eye(size), factor, axis=0)
-
-
-def weigh_linear(size: int, factor: int) -> np.ndarray:
-    """Return the matrix of linear interpolation: element k stands at (k + 1/2) / factor - 1/2, kept within the ends."""
-    found = np.zeros((size * factor, size))
-    for k in range(size * factor):
-        place = min(max((k + 0.5) / factor - 0.5, 0.0), size - 1.0)
-        low = min(int(place), size - 2) if size > 1 else 0
-        found[k, low] += 1 - (place - low)
-        found[k, min(low + 1, size - 1)] += place - low
-    return found
 
 
 def _standard(n: Numbers, x: Array, axes: tuple[int, ...], eps: float) -> Array:

@@ -137,6 +137,33 @@ def test_calls_along_axes_are_those_of_numpy():
     np.testing.assert_allclose(CALLS["split"](numbers, x, sections=[1, 3])[1][0], IMAGES[:, 1:])
 
 
+def test_calls_that_order_move_and_multiply_are_those_of_pytorch():
+    numbers, x, y = Reals(), torch.from_numpy(IMAGES), torch.from_numpy(A)
+    for name, options, expected in [
+        ("cumsum", {"axis": 1}, x.cumsum(1)),
+        ("roll", {"shifts": 2, "axis": 1}, x.roll(2, 1)),
+        ("roll", {"shifts": -1}, x.roll(-1, -1)),
+        ("pad", {"pad": [1, 2, 0, 1], "value": 0.5}, F.pad(x, (1, 2, 0, 1), value=0.5)),
+        ("pad", {"pad": [1, 2, 0, 1], "mode": "reflect"}, F.pad(x, (1, 2, 0, 1), "reflect")),
+        ("pad", {"pad": [1, 2, 0, 1], "mode": "replicate"}, F.pad(x, (1, 2, 0, 1), "replicate")),
+        ("interpolate", {"size": [3, 7]}, F.interpolate(x, (3, 7))),
+        ("interpolate", {"size": [3, 7], "mode": "bilinear"}, F.interpolate(x, (3, 7), mode="bilinear")),
+        ("interpolate", {"factor": 2, "mode": "bilinear"}, F.interpolate(x, scale_factor=2, mode="bilinear")),
+        ("einsum", {"equation": "bchw -> whb"}, torch.einsum("bchw->whb", x)),
+    ]:
+        np.testing.assert_allclose(CALLS[name](numbers, IMAGES[None], **options)[0], expected.numpy(), atol=1e-14)
+    for name, options, expected in [
+        ("sort", {"descending": True}, torch.sort(y, descending=True)),
+        ("topk", {"k": 2, "axis": 0, "largest": False}, torch.topk(y, 2, 0, largest=False)),
+    ]:
+        for found, each in zip(CALLS[name](numbers, A[None], **options), expected, strict=True):
+            np.testing.assert_array_equal(found[0], each.numpy())
+    factors = [A, B, A[0]]
+    found = CALLS["einsum"](numbers, *(one[None] for one in factors), equation="bi,bj,j->ji")
+    np.testing.assert_allclose(found[0], np.einsum("bi,bj,j->ji", *factors), rtol=1e-12)
+    np.testing.assert_allclose(CALLS["outer"](numbers, A[None, 0], B[None, 1])[0], np.outer(A[0], B[1]))
+
+
 def test_comparisons_powers_and_subscripts_are_those_of_numpy():
     numbers, a, b = Reals(), np.round(A), np.round(B)
     for name, function in {

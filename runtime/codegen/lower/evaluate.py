@@ -32,7 +32,7 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitSco
             checked = syntax.call("matched", *operands, *map(syntax.constant, AXES.get(name, ())))
         operands = [syntax.spread(checked)]
     first, *rest = [syntax.sequence(operands)] if call.gathered else operands
-    between = [setting(value, scope) for value in call.first]
+    before, between = ([setting(value, scope) for value in each] for each in (call.before, call.first))
     # `batch` in a shape is the size of the first operand's leading axis.
     rows = syntax.item(scope.dialect.shape(first), syntax.constant(0))
     after = [
@@ -42,7 +42,7 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitSco
         for value in call.positional
     ]
     keywords = {name: setting(value, scope) for name, value in call.keywords.items()}
-    return syntax.call(call.path, first, *between, *rest, *after, **keywords)
+    return syntax.call(call.path, *before, first, *between, *rest, *after, **keywords)
 
 
 AXES: Mapping[str, tuple[int, ...]] = {"cosine": (1,), "kl_div": (2,), "nt_xent": (2, 2)}

@@ -46,6 +46,8 @@ LOSSES: Mapping[str, Callee] = {
 CALLS: Mapping[str, Callee] = {
     "minimum": Callee(path="torch.minimum", literal="minimum"),
     "maximum": Callee(path="torch.maximum", literal="maximum"),
+    "outer": Callee(path="torch.outer"),
+    "einsum": Callee(path="torch.einsum", before=("equation",)),
     "mean": _along("torch.mean", companions=("dim",)),
     "sum": _along("torch.sum", companions=("dim",)),
     "max": _along("torch.amax"),
@@ -61,6 +63,11 @@ CALLS: Mapping[str, Callee] = {
     "normalize": _along("F.normalize", -1),
     "softmax": _along("torch.softmax", -1),
     "logsumexp": Callee(path="logsumexp", implied={"axis": None, "keepdims": False}),
+    "cumsum": _along("torch.cumsum", -1),
+    "sort": Callee(
+        path="torch.sort", keywords=AXES, fills={"axis": -1, "stable": True}, implied={"dim": -1, "descending": False}
+    ),
+    "topk": Callee(path="topk", positional=("k",), implied={"axis": -1, "largest": True}),
     "sigmoid": Callee(path="torch.sigmoid"),
     "tanh": Callee(path="torch.tanh"),
     "relu": Callee(path="torch.relu"),
@@ -71,6 +78,9 @@ CALLS: Mapping[str, Callee] = {
     "gather": Callee(path="torch.gather", first=("axis",), fills={"axis": 1}),
     "reshape": Callee(path="torch.reshape", positional=("shape",)),
     "permute": Callee(path="torch.permute", positional=("dims",)),
+    "roll": Callee(path="torch.roll", positional=("shifts",), keywords={"axis": "dims"}, fills={"axis": -1}),
+    "pad": Callee(path="F.pad", positional=("pad",), implied={"mode": "constant", "value": 0.0}),
+    "interpolate": Callee(path="F.interpolate", keywords={"factor": "scale_factor"}, implied={"mode": "nearest"}),
     "one_hot": Callee(path="one_hot", positional=("classes",)),
     "argmax": _along("torch.argmax", 1),
     "where": Callee(path="torch.where"),
