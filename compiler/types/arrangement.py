@@ -215,32 +215,36 @@ def roll(use: FunctionUse) -> tuple[TensorType, ...]:
 def pad(use: FunctionUse) -> tuple[TensorType, ...]:
     """Type pad: two numbers for each of the last axes, the last one first.
 
-    Mirrors and edges are for floating numbers, along the last axis of two or three, or the last two of three or four.
+    Mirrors and edges are for floating numbers, along one to three axes with one or two before them, as in PyTorch.
     """
-    tensor, added, mode = use.tensor(0), use.options.integers("pad"), use.options.word("mode")
+    tensor, added, method = use.tensor(0), use.options.integers("pad"), use.options.word("method")
     count, found = len(added) // 2, f"`pad: {list(added)}` for {tensor}"
     if len(added) % 2:
         expected = "two numbers for each axis: before and after it, the last axis first"
         raise use.wrong_option("pad", found, expected, "as in `pad: [1, 1]`")
     value = use.options.number("value")
-    if mode != "constant":
+    if method != "constant":
         use.require_floating(0)
-    if mode != "constant" and value:
-        raise use.wrong_option("value", f"`value: {value}` with `mode: {mode}`", "no `value`, which `constant` adds")
+    if method != "constant" and value:
+        raise use.wrong_option(
+            "value", f"`value: {value}` with `method: {method}`", "no `value`, which `constant` adds"
+        )
     if is_not_floating(tensor.dtype) and int(value) != value:
         raise use.wrong_option("value", f"`value: {value}` for {tensor}", "a whole number for whole numbers")
     if tensor.shape is None:
         return (tensor,)
     rank = len(tensor.shape)
-    if mode == "constant" and count > rank:
+    if method == "constant" and count > rank:
         raise use.wrong_option("pad", found, f"numbers for at most {rank} axes")
-    if mode != "constant" and (count > 2 or rank - count not in (1, 2)):
+    if method != "constant" and (count > 3 or rank - count not in (1, 2)):
         help = "give an axis that stays two zeros, or `reshape` before"
-        raise use.wrong_option("pad", found, f"one or two axes, with one or two before them, for `mode: {mode}`", help)
+        raise use.wrong_option(
+            "pad", found, f"one to three axes, with one or two before them, for `method: {method}`", help
+        )
     shape = list(tensor.shape)
     for index, both in enumerate(zip(added[::2], added[1::2], strict=True)):
         size = shape[-1 - index]
-        if mode == "reflect" and isinstance(size, int) and max(both) >= size:
+        if method == "reflect" and isinstance(size, int) and max(both) >= size:
             raise use.wrong_option("pad", found, f"less than {size}, the size of the axis, for a mirror image")
         shape[-1 - index] = add(size, sum(both))
     return (TensorType(tuple(shape), tensor.dtype),)

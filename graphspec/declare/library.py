@@ -103,6 +103,49 @@ LOSSES: Mapping[str, Signature] = {
         ("a", "b"),
         _positive("temperature", 0.5, "divisor of the similarities"),
     ),
+    "focal": _loss(
+        "binary cross-entropy of logits, less where they are right already",
+        ("logits", "target"),
+        Option(name="alpha", kind="number", default=0.25, minimum=0.0, maximum=1.0, meaning="weight of the target 1"),
+        Option(name="gamma", kind="number", default=2.0, minimum=0.0, meaning="how much less what is right counts"),
+    ),
+    "dice": _loss(
+        "1 - twice the overlap of probabilities and target, divided by the sum of both",
+        ("probabilities", "target"),
+        Option(
+            name="axis",
+            kind="axes",
+            default=None,
+            minimum=1.0,
+            meaning="the axes to sum over (default: all but the first)",
+        ),
+        _positive("smooth", 1e-7, "added above and below the bar"),
+    ),
+    "gaussian_nll": _loss(
+        "minus the log-density of the target under a normal distribution",
+        ("mean", "target", "variance"),
+        Option(name="full", kind="bool", default=False, meaning="whether the constant log(2 pi) / 2 is added"),
+        _positive("eps", 1e-6, "the least variance"),
+    ),
+    "poisson_nll": _loss(
+        "minus the log-probability of a count under a Poisson distribution",
+        ("rate", "target"),
+        Option(name="log_input", kind="bool", default=True, meaning="whether the logarithm of the rate is given"),
+        Option(name="full", kind="bool", default=False, meaning="whether Stirling's estimate of log(target!) is added"),
+        _positive("eps", 1e-8, "added to a rate before its logarithm"),
+    ),
+    "triplet_margin": _loss(
+        "how much nearer to the anchor than margin beyond the positive the negative is",
+        ("anchor", "positive", "negative"),
+        _positive("margin", 1.0, "how much farther the negative should be"),
+        Option(name="swap", kind="bool", default=False, meaning="whether the negative's distance is the lesser of two"),
+    ),
+    "ctc": _loss(
+        "minus the log-probability of all alignments of a sequence of classes",
+        ("logits", "target", "input_lengths", "target_lengths"),
+        Option(name="blank", kind="int", default=0, minimum=0.0, meaning="the class that stands for nothing"),
+        Option(name="zero_infinity", kind="bool", default=False, meaning="whether what has no alignment is left out"),
+    ),
     "wasserstein": _loss("sign times the mean score", ("score",), _number("sign", 1.0, "1 or -1")),
     "super_loss": _loss(
         "per-sample losses, weighted by confidence",
@@ -225,7 +268,7 @@ CALLS: Mapping[str, Signature] = {
             meaning="how many before and after along the last axis, then along the one before it, and so on",
         ),
         Option(
-            name="mode",
+            name="method",
             kind="choice",
             default="constant",
             choices=("constant", "reflect", "replicate"),
@@ -238,7 +281,7 @@ CALLS: Mapping[str, Signature] = {
         Option(name="size", kind="pair", default=None, minimum=1.0, meaning="the new height and width"),
         Option(name="factor", kind="int", default=None, minimum=1.0, meaning="factor for height and width"),
         Option(
-            name="mode",
+            name="method",
             kind="choice",
             default="nearest",
             choices=("nearest", "bilinear"),
@@ -370,7 +413,7 @@ FUNCTIONS: Mapping[Family, Mapping[str, Signature]] = {
     "random": RANDOMS,
 }
 
-OTHER_NAMES: Mapping[str, str] = {"dim": "axis", "keepdim": "keepdims"}
+OTHER_NAMES: Mapping[str, str] = {"dim": "axis", "keepdim": "keepdims", "mode": "method"}
 """What PyTorch calls options of calls and losses; `render` and the docs use the names of the tables."""
 
 

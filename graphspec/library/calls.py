@@ -345,17 +345,17 @@ def pad(
     x: Operand,
     *,
     pad: int | Sequence[int],
-    mode: Literal["constant", "reflect", "replicate"] | None = None,
+    method: Literal["constant", "reflect", "replicate"] | None = None,
     value: Number | None = None,
     **fields: Unpack[Fields],
 ) -> Value:
     """Apply `pad`: elements added at both ends of the last axes.
 
     pad: how many before and after along the last axis, then along the one before it, and so on
-    mode: whether they are a number, a mirror image without the edge, or the edge (default constant)
+    method: whether they are a number, a mirror image without the edge, or the edge (default constant)
     value: the number that is added (default 0)
     """
-    return apply("pad", "call", [x], {"pad": pad, "mode": mode, "value": value}, fields)
+    return apply("pad", "call", [x], {"pad": pad, "method": method, "value": value}, fields)
 
 
 def interpolate(
@@ -363,16 +363,16 @@ def interpolate(
     *,
     size: int | Sequence[int] | None = None,
     factor: int | None = None,
-    mode: Literal["nearest", "bilinear"] | None = None,
+    method: Literal["nearest", "bilinear"] | None = None,
     **fields: Unpack[Fields],
 ) -> Value:
     """Apply `interpolate`: images of another height and width.
 
     size: the new height and width
     factor: factor for height and width
-    mode: how new pixels are computed (default nearest)
+    method: how new pixels are computed (default nearest)
     """
-    return apply("interpolate", "call", [x], {"size": size, "factor": factor, "mode": mode}, fields)
+    return apply("interpolate", "call", [x], {"size": size, "factor": factor, "method": method}, fields)
 
 
 def one_hot(x: Operand, *, classes: int, **fields: Unpack[Fields]) -> Value:

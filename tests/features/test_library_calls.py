@@ -40,7 +40,7 @@ CALLS: dict[str, tuple[str, Reference]] = {
     "roll": ("{call: roll, inputs: seen, args: {shifts: -1}}", lambda x, y, t: x.roll(-1, 1)),
     "pad": ("{call: pad, inputs: seen, args: {pad: [1, 2], value: 0.5}}", lambda x, y, t: F.pad(x, (1, 2), value=0.5)),
     "pad-mirror": (
-        "{call: pad, inputs: seen, args: {pad: [2, 1], mode: reflect}}",
+        "{call: pad, inputs: seen, args: {pad: [2, 1], method: reflect}}",
         lambda x, y, t: F.pad(x, (2, 1), "reflect"),
     ),
     "norm": (

@@ -100,6 +100,10 @@ LOSSES = [
     ("cross_entropy", [A, LABELS], {"label_smoothing": 0.1}, F.cross_entropy),
     ("cross_entropy", [A, P / P.sum(1, keepdims=True)], {}, F.cross_entropy),
     ("nll", [A, LABELS], {}, F.nll_loss),
+    ("gaussian_nll", [A, B, P], {"full": True}, F.gaussian_nll_loss),
+    ("poisson_nll", [A, 3 * P], {"full": True}, F.poisson_nll_loss),
+    ("poisson_nll", [P, B], {"log_input": False}, F.poisson_nll_loss),
+    ("triplet_margin", [A, B, P], {"margin": 0.5, "swap": True}, F.triplet_margin_loss),
 ]
 
 
@@ -109,6 +113,18 @@ def test_a_loss_is_that_of_pytorch(name, operands, options, function, reduction)
     found = loss(Reals(), name, [one[None] for one in operands], reduction, options)[0]
     expected = function(*(torch.from_numpy(one) for one in operands), reduction=reduction, **options)
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("blank", [0, 4])
+def test_ctc_is_that_of_pytorch(blank, reduction):
+    x, text = GENERATOR.normal(size=(3, 6, 5)), np.array([[1, 1, 2], [2, 3, 1], [1, 2, 3]])
+    times, lengths = np.array([6, 4, 2]), np.array([3, 2, 0])
+    operands = [one[None] for one in (x, text, times, lengths)]
+    found = loss(Reals(), "ctc", operands, reduction, {"blank": blank})[0]
+    scores = torch.from_numpy(x).log_softmax(-1).transpose(0, 1)
+    given = map(torch.from_numpy, (text, times, lengths))
+    np.testing.assert_allclose(found, F.ctc_loss(scores, *given, blank, reduction).numpy(), rtol=1e-12)
 
 
 def test_losses_that_pytorch_lacks_are_their_formulas():
@@ -124,6 +140,11 @@ def test_losses_that_pytorch_lacks_are_their_formulas():
     like = np.exp(z @ z.T / 0.5)
     rows = [-np.log(like[i, (i + 3) % 6] / (like[i].sum() - like[i, i])) for i in range(6)]
     assert np.isclose(value("nt_xent", A, B), np.mean(rows))
+    q = np.where(B > 0, P, 1 - P)
+    weights = np.where(B > 0, 0.3, 0.7)
+    assert np.isclose(value("focal", A, B > 0, alpha=0.3, gamma=1.5), np.mean(-weights * (1 - q) ** 1.5 * np.log(q)))
+    overlap = [1 - (2 * (p * t).sum() + 0.5) / (p.sum() + t.sum() + 0.5) for p, t in zip(P, P[::-1], strict=True)]
+    assert np.isclose(value("dice", P, P[::-1], smooth=0.5), np.mean(overlap))
 
 
 def test_calls_along_axes_are_those_of_numpy():
@@ -144,11 +165,11 @@ def test_calls_that_order_move_and_multiply_are_those_of_pytorch():
         ("roll", {"shifts": 2, "axis": 1}, x.roll(2, 1)),
         ("roll", {"shifts": -1}, x.roll(-1, -1)),
         ("pad", {"pad": [1, 2, 0, 1], "value": 0.5}, F.pad(x, (1, 2, 0, 1), value=0.5)),
-        ("pad", {"pad": [1, 2, 0, 1], "mode": "reflect"}, F.pad(x, (1, 2, 0, 1), "reflect")),
-        ("pad", {"pad": [1, 2, 0, 1], "mode": "replicate"}, F.pad(x, (1, 2, 0, 1), "replicate")),
+        ("pad", {"pad": [1, 2, 0, 1], "method": "reflect"}, F.pad(x, (1, 2, 0, 1), "reflect")),
+        ("pad", {"pad": [1, 2, 0, 1], "method": "replicate"}, F.pad(x, (1, 2, 0, 1), "replicate")),
         ("interpolate", {"size": [3, 7]}, F.interpolate(x, (3, 7))),
-        ("interpolate", {"size": [3, 7], "mode": "bilinear"}, F.interpolate(x, (3, 7), mode="bilinear")),
-        ("interpolate", {"factor": 2, "mode": "bilinear"}, F.interpolate(x, scale_factor=2, mode="bilinear")),
+        ("interpolate", {"size": [3, 7], "method": "bilinear"}, F.interpolate(x, (3, 7), mode="bilinear")),
+        ("interpolate", {"factor": 2, "method": "bilinear"}, F.interpolate(x, scale_factor=2, mode="bilinear")),
         ("einsum", {"equation": "bchw -> whb"}, torch.einsum("bchw->whb", x)),
     ]:
         np.testing.assert_allclose(CALLS[name](numbers, IMAGES[None], **options)[0], expected.numpy(), atol=1e-14)

@@ -127,8 +127,7 @@ def test_what_is_added_up_moved_and_sorted_along_an_axis(shape, axis, k):
 @given(shape=numbers, added=st.lists(st.integers(0, 3), min_size=1, max_size=7))
 @pytest.mark.parametrize("mode", ["constant", "reflect", "replicate"])
 def test_pad_adds_as_torch_does(mode, shape, added):
-    """PyTorch also fills axes of values without a batch, and edges of three axes: those are refused."""
-    check("pad", lambda x: F.pad(x, added, mode), (shape,), {"pad": added, "mode": mode}, exact=mode == "constant")
+    check("pad", lambda x: F.pad(x, added, mode), (shape,), {"pad": added, "method": mode}, exact=mode == "constant")
 
 
 @given(shape=st.lists(dimensions, min_size=3, max_size=5).map(tuple), size=st.integers(1, 5))
@@ -169,9 +168,9 @@ def test_einsum_multiplies_as_torch_does(left, right, data):
         ("sort", [()], {}, "a scalar"),
         ("pad", [(2, 3)], {"pad": 1}, "two numbers for each axis"),
         ("pad", [(2, 3)], {"pad": [1, 1, 1, 1, 0, 0]}, "at most 2 axes"),
-        ("pad", [(2, 3)], {"pad": [3, 0], "mode": "reflect"}, "less than 3"),
-        ("pad", [(2, 3)], {"pad": [1, 0], "mode": "reflect", "value": 1.0}, "`value: 1.0` with `mode: reflect`"),
-        ("pad", [(2, 1, 4, 4)], {"pad": [1, 0], "mode": "replicate"}, "one or two axes"),
+        ("pad", [(2, 3)], {"pad": [3, 0], "method": "reflect"}, "less than 3"),
+        ("pad", [(2, 3)], {"pad": [1, 0], "method": "reflect", "value": 1.0}, "`value: 1.0` with `method: reflect`"),
+        ("pad", [(2, 1, 4, 4)], {"pad": [1, 0], "method": "replicate"}, "one to three axes"),
         ("interpolate", [(2, 1, 4, 4)], {}, "neither `size` nor `factor`"),
         ("interpolate", [(2, 1, 4, 4)], {"size": 2, "factor": 2}, "both `size` and `factor`"),
         ("interpolate", [(2, 4, 4)], {"size": 2}, "[batch, channels, height, width]"),

@@ -32,28 +32,28 @@ def topk(x: tf.Tensor, k: int, axis: int = -1, largest: bool = True) -> tuple[tf
     return take_along(x, first, axis), tf.cast(first, tf.int64)
 
 
-def pad(x: tf.Tensor, pad: Sequence[int], mode: str = "constant", value: Any = 0.0) -> tf.Tensor:
+def pad(x: tf.Tensor, pad: Sequence[int], method: str = "constant", value: Any = 0.0) -> tf.Tensor:
     """Return x with elements before and after it, given in pairs from the last axis on: a number, a mirror, an edge."""
     pairs = [(0, 0)] * (x.shape.rank - len(pad) // 2) + [tuple(pad[at : at + 2]) for at in range(len(pad) - 2, -1, -2)]
-    if mode == "constant":
+    if method == "constant":
         return tf.pad(x, pairs, constant_values=typed(value, x.dtype))
     for axis, (before, after) in (each for each in enumerate(pairs) if any(each[1])):
         last, places = tf.shape(x)[axis] - 1, tf.range(-before, tf.shape(x)[axis] + after)
-        if mode == "reflect":
+        if method == "reflect":
             places = last - tf.abs(last - tf.abs(places))
         x = tf.gather(x, tf.clip_by_value(places, 0, last), axis=axis)
     return x
 
 
 def resize(
-    x: tf.Tensor, size: int | tuple[int, int] | None = None, factor: int = 1, mode: str = "nearest"
+    x: tf.Tensor, size: int | tuple[int, int] | None = None, factor: int = 1, method: str = "nearest"
 ) -> tf.Tensor:
     """Return images, channels first, of a height and width, or with both times a factor; corners are not aligned."""
     wanted = (size, size) if isinstance(size, int) else size
     for axis in (2, 3):
         old = tf.shape(x)[axis]
         new = old * factor if wanted is None else tf.constant(wanted[axis - 2])
-        x = nearest(x, old, new, axis) if mode == "nearest" else interpolated(x, old, new, axis)
+        x = nearest(x, old, new, axis) if method == "nearest" else interpolated(x, old, new, axis)
     return x
 
 

@@ -18,6 +18,7 @@ from runtime.codegen.callee import (
 )
 
 AXES: Mapping[str, str] = {"axis": "dim", "keepdims": "keepdim"}
+MODE: Mapping[str, str] = {"method": "mode"}
 
 
 def _along(path: str, axis: int | None = None, *, gathered: bool = False, companions: tuple[str, ...] = ()) -> Callee:
@@ -39,6 +40,12 @@ LOSSES: Mapping[str, Callee] = {
     "hinge": loss("hinge"),
     "cosine": loss("cosine_distance"),
     "nt_xent": loss("nt_xent", temperature=0.5),
+    "focal": loss("focal", alpha=0.25, gamma=2.0),
+    "dice": loss("dice", axis=None, smooth=1e-7),
+    "gaussian_nll": loss("gaussian_nll", full=False, eps=1e-6),
+    "poisson_nll": loss("poisson_nll", log_input=True, full=False, eps=1e-8),
+    "triplet_margin": loss("F.triplet_margin_loss", margin=1.0, swap=False),
+    "ctc": loss("ctc", blank=0, zero_infinity=False),
     "wasserstein": loss("wasserstein", sign=1.0),
     "super_loss": loss("super_loss", threshold=None, regularization=1.0),
 }
@@ -79,8 +86,10 @@ CALLS: Mapping[str, Callee] = {
     "reshape": Callee(path="torch.reshape", positional=("shape",)),
     "permute": Callee(path="torch.permute", positional=("dims",)),
     "roll": Callee(path="torch.roll", positional=("shifts",), keywords={"axis": "dims"}, fills={"axis": -1}),
-    "pad": Callee(path="F.pad", positional=("pad",), implied={"mode": "constant", "value": 0.0}),
-    "interpolate": Callee(path="F.interpolate", keywords={"factor": "scale_factor"}, implied={"mode": "nearest"}),
+    "pad": Callee(path="F.pad", positional=("pad",), keywords=MODE, implied={"mode": "constant", "value": 0.0}),
+    "interpolate": Callee(
+        path="F.interpolate", keywords={**MODE, "factor": "scale_factor"}, implied={"mode": "nearest"}
+    ),
     "one_hot": Callee(path="one_hot", positional=("classes",)),
     "argmax": _along("torch.argmax", 1),
     "where": Callee(path="torch.where"),

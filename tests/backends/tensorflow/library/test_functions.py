@@ -84,12 +84,11 @@ CASES = {
     "einsum": (partial(tf.einsum, "bij,bj,i->ji"), partial(torch.einsum, "bij,bj,i->ji"), (CUBE, CUBE[:, 0], X[:, 0])),
     **{
         f"pad-{mode}": (
-            partial(arranged.pad, pad=(1, 2, 2, 1), **how),
-            partial(F.pad, pad=(1, 2, 2, 1), **how),
+            partial(arranged.pad, pad=(1, 2, 2, 1), method=mode),
+            partial(F.pad, pad=(1, 2, 2, 1), mode=mode),
             (CUBE,),
         )
         for mode in ("constant", "reflect", "replicate")
-        for how in [{"mode": mode}]
     },
     "pad-value": (
         lambda x: arranged.pad(x, (0, 0, 3, 0), value=0.3),
@@ -98,7 +97,7 @@ CASES = {
     ),
     **{
         f"interpolate-{mode}-{'-'.join(map(str, how.values()))}": (
-            partial(arranged.resize, mode=mode, **how),
+            partial(arranged.resize, method=mode, **how),
             partial(F.interpolate, mode=mode, **{"scale_factor" if key == "factor" else key: how[key] for key in how}),
             (CUBE[:, None],),
         )

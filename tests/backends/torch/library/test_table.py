@@ -200,7 +200,7 @@ CALLED = [
     ("roll", (X,), {"shifts": 1}, torch.cat((X[:, 3:], X[:, :3]), 1)),
     ("roll", (X,), {"shifts": 1, "axis": 0}, torch.cat((X[2:], X[:2]))),
     ("pad", (X[:, :1],), {"pad": (1, 0), "value": 7.0}, torch.stack((torch.full((3,), 7.0), X[:, 0]), 1)),
-    ("pad", (X[:, :3],), {"pad": (0, 1), "mode": "reflect"}, X[:, (0, 1, 2, 1)]),
+    ("pad", (X[:, :3],), {"pad": (0, 1), "method": "reflect"}, X[:, (0, 1, 2, 1)]),
     ("interpolate", (X[None, None],), {"factor": 2}, X.repeat_interleave(2, 0).repeat_interleave(2, 1)[None, None]),
     ("argmax", (X,), {"axis": 0}, torch.tensor([2, 2, 2, 2])),
     ("where", (X > 0, X, 0.0), {}, X * (X > 0)),
