@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 _AXES = r"\s*[A-Za-z]+\s*"
 EQUATION_PATTERN = rf"^{_AXES}(?:,{_AXES})*->\s*[A-Za-z]*\s*$"
-"""A letter for each axis, factors between commas, and the axes of the result behind the arrow."""
+"""A letter for each axis, factors between commas, and the axes of the result after the arrow."""
 
 
 @dataclass(frozen=True, slots=True)

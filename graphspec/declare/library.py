@@ -143,7 +143,13 @@ LOSSES: Mapping[str, Signature] = {
     "ctc": _loss(
         "minus the log-probability of all alignments of a sequence of classes",
         ("logits", "target", "input_lengths", "target_lengths"),
-        Option(name="blank", kind="int", default=0, minimum=0.0, meaning="the class that stands for nothing"),
+        Option(
+            name="blank",
+            kind="int",
+            default=0,
+            minimum=0.0,
+            meaning="the class between two classes, which is none itself",
+        ),
         Option(name="zero_infinity", kind="bool", default=False, meaning="whether what has no alignment is left out"),
     ),
     "wasserstein": _loss("sign times the mean score", ("score",), _number("sign", 1.0, "1 or -1")),

@@ -364,7 +364,7 @@ def ctc(
 ) -> Value:
     """Apply `ctc`: minus the log-probability of all alignments of a sequence of classes.
 
-    blank: the class that stands for nothing (default 0)
+    blank: the class between two classes, which is none itself (default 0)
     zero_infinity: whether what has no alignment is left out (default False)
     """
     return apply(

@@ -62,6 +62,12 @@ def loss(path: str, literal: str = "", **implied: Value) -> Callee:
     return Callee(path=path, literal=literal, implied={"reduction": "mean", **implied})
 
 
+def recurrent(path: str) -> Callee:
+    """Return a recurrent layer."""
+    sizes = ("input_size", "hidden_size")
+    return Callee(path=path, positional=sizes, implied={"bidirectional": False, "last": False})
+
+
 INTERNAL: Mapping[str, Callee] = {
     "micro_batches": Callee(path="parts", positional=("count",), implied={"axis": 0}),
     "row_shares": Callee(path="row_shares", positional=("count",), implied={"axis": 0}),
@@ -72,6 +78,16 @@ INTERNAL: Mapping[str, Callee] = {
 """What micro-batches need: definitions of every library."""
 WINDOW: Mapping[str, Value] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True}
 NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
+POSITIONAL = Callee(
+    path="PositionalEmbedding",
+    paths={("method", "sinusoidal"): "SinusoidalPositions", ("method", "learned"): "PositionalEmbedding"},
+    positional=("count", "features"),
+)
+ATTENTION = Callee(
+    path="MultiHeadAttention",
+    positional=("embed_dim", "num_heads"),
+    implied={"causal": False, "dropout": 0.0, "bias": True},
+)
 CHANNELS = ("in_channels", "out_channels", "kernel_size")
 """Defaults and positions of the options of layers."""
 
@@ -96,7 +112,7 @@ def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = Fal
         gathered=callee.gathered,
         before=tuple(values[name] for name in callee.before),
         first=tuple(values[name] for name in callee.first),
-        positional=tuple(values[name] for name in callee.positional),
+        positional=tuple(values[name] for name in callee.positional if name in values),
         keywords={**dict.fromkeys(callee.companions), **passed} if passed else {},
     )
 

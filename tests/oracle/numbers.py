@@ -73,6 +73,10 @@ class Numbers(ABC):
         """Return the index of the greatest element along an axis, which stays with size 1."""
 
     @abstractmethod
+    def settled(self, x: Array) -> np.ndarray:
+        """Return the numbers alone, without derivatives."""
+
+    @abstractmethod
     def argsort(self, x: Array, axis: int) -> Array:
         """Return the indices of the elements in rising order along an axis; equal ones stay as they were."""
 
@@ -149,3 +153,7 @@ class Reals(Numbers):
     def argsort(self, x: Array, axis: int) -> Array:
         """Return the indices of the elements in rising order."""
         return np.argsort(x.real, axis=axis, kind="stable")
+
+    def settled(self, x: Array) -> np.ndarray:
+        """Return the real part."""
+        return x.real

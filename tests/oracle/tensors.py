@@ -66,3 +66,7 @@ class Tensors(Numbers):
     def argsort(self, x: Array, axis: int) -> Array:
         """Return the indices of the elements in rising order."""
         return x.argsort(dim=axis, stable=True)
+
+    def settled(self, x: Array) -> np.ndarray:
+        """Return a copy without a graph."""
+        return x.detach().numpy().copy()

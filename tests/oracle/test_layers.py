@@ -16,6 +16,33 @@ from tests.oracle.tensors import Tensors
 
 GENERATOR = np.random.default_rng(0)
 ROWS, IMAGES = GENERATOR.normal(size=(3, 4)), GENERATOR.normal(size=(3, 4, 5, 5))
+LINES = GENERATOR.normal(size=(3, 4, 6))
+
+
+class Attention(nn.MultiheadAttention):
+    """PyTorch's attention of a sequence to itself: without biases, positions see only those up to themselves."""
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, batch_first=True, **options)
+
+    def forward(self, x):
+        later = nn.Transformer.generate_square_subsequent_mask(x.shape[1], dtype=x.dtype)
+        return super().forward(x, x, x, attn_mask=None if self.in_proj_bias is not None else later)[0]
+
+
+class States(nn.Module):
+    """All states of PyTorch's recurrent layer, or the final ones of each direction."""
+
+    def __init__(self, layer, last=False):
+        super().__init__()
+        self.layer, self.last = layer, last
+
+    def forward(self, x):
+        every, final = self.layer(x)
+        final = final[0] if isinstance(final, tuple) else final
+        return torch.cat(tuple(final), dim=1) if self.last else every
+
+
 LAYERS = [
     ({"linear": 2}, nn.Linear(4, 2), ROWS),
     ({"linear": {"out": 2, "bias": False}}, nn.Linear(4, 2, bias=False), ROWS),
@@ -37,6 +64,25 @@ LAYERS = [
     ({"batch_norm": {"momentum": 0.3, "eps": 0.1}}, nn.BatchNorm2d(4, momentum=0.3, eps=0.1), IMAGES),
     ("layer_norm", nn.LayerNorm(4), ROWS),
     ({"group_norm": 2}, nn.GroupNorm(2, 4), IMAGES),
+    ({"conv1d": {"out": 2, "kernel": 3, "padding": 1}}, nn.Conv1d(4, 2, 3, padding=1), LINES),
+    (
+        {"conv1d": {"out": 6, "kernel": 2, "stride": 2, "dilation": 3, "groups": 2, "bias": False}},
+        nn.Conv1d(4, 6, 2, 2, dilation=3, groups=2, bias=False),
+        LINES,
+    ),
+    ("instance_norm", nn.InstanceNorm2d(4), IMAGES),
+    ({"instance_norm": {"affine": True}}, nn.InstanceNorm1d(4, affine=True), LINES),
+    ({"rms_norm": 0.1}, nn.RMSNorm(4, eps=0.1), ROWS),
+    ({"multi_head_attention": {"heads": 3}}, Attention(6, 3), LINES),
+    ({"multi_head_attention": {"heads": 2, "causal": True, "bias": False}}, Attention(6, 2, bias=False), LINES),
+    ({"lstm": 3}, States(nn.LSTM(6, 3, batch_first=True)), LINES),
+    ({"lstm": {"size": 2, "bidirectional": True}}, States(nn.LSTM(6, 2, batch_first=True, bidirectional=True)), LINES),
+    ({"gru": {"size": 3, "last": True}}, States(nn.GRU(6, 3, batch_first=True), last=True), LINES),
+    (
+        {"gru": {"size": 2, "bidirectional": True, "last": True}},
+        States(nn.GRU(6, 2, batch_first=True, bidirectional=True), last=True),
+        LINES,
+    ),
     ({"avg_pool": {"kernel": 3, "stride": 2, "padding": 1}}, nn.AvgPool2d(3, 2, 1), IMAGES),
     ({"max_pool": {"kernel": 3, "stride": 2, "padding": 1}}, nn.MaxPool2d(3, 2, 1), IMAGES),
     ("global_avg_pool", nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), IMAGES),
@@ -62,7 +108,7 @@ def test_a_layer_and_its_statistics_are_those_of_pytorch(layer, module, x, train
     with torch.no_grad():
         for tensor in module.parameters():
             tensor.copy_(torch.from_numpy(GENERATOR.normal(size=tensor.shape)))
-    state = {f"0.{name}": value.numpy().copy() for name, value in module.state_dict().items()}
+    state = {f"0.{name.removeprefix('layer.')}": value.numpy().copy() for name, value in module.state_dict().items()}
     lifted = {name: numbers.lift(value[None]) for name, value in state.items()}
     call = Call(numbers=numbers, parameters=lifted, buffers=lifted, train=train, mask=None)
     found = call.run([Layer.model_validate(layer)], numbers.lift(x[None]))
@@ -70,6 +116,27 @@ def test_a_layer_and_its_statistics_are_those_of_pytorch(layer, module, x, train
     np.testing.assert_allclose(np.asarray(found[0]), expected, rtol=1e-12, atol=1e-13)
     for name, value in call.written.items():
         np.testing.assert_allclose(value[0], module.state_dict()[name[2:]].numpy(), rtol=1e-13)
+
+
+def test_a_weight_is_divided_by_the_value_of_one_power_iteration():
+    weight, u = GENERATOR.normal(size=(3, 4)), GENERATOR.normal(size=3)
+    given = {"0.0.weight": weight[None], "0.u": u[None]}
+    call = Call(numbers=Reals(), parameters=given, buffers=given, train=True, mask=None)
+    found = call.run([Layer.model_validate({"spectral_norm": [{"linear": {"out": 3, "bias": False}}]})], ROWS[None])[0]
+    v = weight.T @ u / np.linalg.norm(weight.T @ u)
+    after = weight @ v / np.linalg.norm(weight @ v)
+    np.testing.assert_allclose(found, ROWS @ weight.T / (after @ weight @ v))
+    np.testing.assert_allclose(call.written["0.u"][0], after)
+
+
+@pytest.mark.parametrize("method", ["learned", "sinusoidal"])
+def test_a_vector_is_added_to_every_position(method):
+    weight = GENERATOR.normal(size=(9, 6))
+    call = Call(numbers=Reals(), parameters={"0.weight": weight[None]}, buffers={}, train=True, mask=None)
+    found = call.run([Layer.model_validate({"positional": {"method": method}})], LINES[None])[0]
+    angles = np.arange(4)[:, None] / 10000 ** (np.array([0, 0, 2, 2, 4, 4]) / 6)
+    waves = np.where(np.arange(6) % 2 == 0, np.sin(angles), np.cos(angles))
+    np.testing.assert_allclose(found, LINES + (weight[:4] if method == "learned" else waves))
 
 
 def test_embedding_and_residual_are_those_of_pytorch():

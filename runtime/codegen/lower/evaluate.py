@@ -46,7 +46,7 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitSco
 
 
 def _match(instruction: Evaluate, operands: list[ast.expr]) -> list[ast.expr]:
-    """Return the operands of a loss behind a check that they have one shape: ``*matched(out, y)``.
+    """Return the operands of a loss with a check that they have one shape: ``*matched(out, y)``.
 
     Of three, the others are compared with the first that is no number: ``a, matched(a, p, 1)[1], matched(a, n, 1)[1]``.
     """

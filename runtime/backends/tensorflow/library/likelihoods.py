@@ -119,22 +119,22 @@ def ctc(
 def aligned(scores: tf.Tensor, path: tf.Tensor, blank: int, lengths: tf.Tensor) -> tf.Tensor:
     """Return the log-probability of all alignments that end at each place of the path, after as many steps as it has.
 
-    ``scores`` [time, batch, places]. A place goes on from itself, from the one before, and from the one before a blank
-    that may be left out: between two different classes.
+    ``scores`` [time, batch, places]. A place follows itself, the one before, or the one before a blank that may be left
+    out: between two different classes.
     """
     batch, places = tf.unstack(tf.shape(path))
     never = typed(NEVER, scores.dtype)
     may_skip = tf.logical_and(path != blank, path != tf.pad(path, ((0, 0), (2, 0)))[:, :-2])
     begun = tf.where(tf.range(places) == 0, tf.zeros((batch, places), scores.dtype), never)
 
-    def go_on(held: tf.Tensor, now: Any) -> tf.Tensor:
+    def advance(held: tf.Tensor, now: Any) -> tf.Tensor:
         """Return the log-probabilities after one more step; after the last they stay."""
         time, score = now
         one, two = (tf.pad(held, ((0, 0), (by, 0)), constant_values=never)[:, :-by] for by in (1, 2))
         found = logarithm_of_sum(held, one, tf.where(may_skip, two, never)) + score
         return tf.where(time < lengths[:, tf.newaxis], found, held)
 
-    return tf.scan(go_on, (tf.range(tf.shape(scores)[0]), scores), initializer=begun)[-1]
+    return tf.scan(advance, (tf.range(tf.shape(scores)[0]), scores), initializer=begun)[-1]
 
 
 def logarithm_of_sum(*logarithms: tf.Tensor) -> tf.Tensor:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runtime.codegen.callee import (
+    ATTENTION,
     CHANNELS,
     INTERNAL,
     NORM,
+    POSITIONAL,
     WINDOW,
     Callee,
     Resolved,
     Value,
     loss,
+    recurrent,
     resolve,
     resolve_window,
 )
@@ -126,6 +129,7 @@ FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, 
 
 LAYERS: Mapping[str, Callee] = {
     "linear": Callee(path="Linear", positional=("in_features", "out_features"), implied={"bias": True}),
+    "conv1d": Callee(path="Conv1d", positional=CHANNELS, implied=WINDOW),
     "conv2d": Callee(path="Conv2d", positional=CHANNELS, implied=WINDOW),
     "conv_transpose2d": Callee(
         path="ConvTranspose2d",
@@ -134,8 +138,20 @@ LAYERS: Mapping[str, Callee] = {
         unused=("dilation", "groups"),  # there is one value only
     ),
     "batch_norm": Callee(path="BatchNorm", positional=("num_features",), implied=NORM, unused=("rank",)),
+    "instance_norm": Callee(
+        path="InstanceNorm",
+        positional=("num_features",),
+        implied={"eps": 1e-5, "affine": False},
+        unused=("rank",),
+    ),
     "layer_norm": Callee(path="LayerNorm", positional=("normalized_shape",), implied=NORM),
+    "rms_norm": Callee(path="RMSNorm", positional=("normalized_shape",), implied=NORM),
     "group_norm": Callee(path="GroupNorm", positional=("num_groups", "num_channels"), implied=NORM),
+    "spectral_norm": Callee(path="SpectralNorm"),
+    "positional": POSITIONAL,
+    "multi_head_attention": ATTENTION,
+    "lstm": recurrent("LSTM"),
+    "gru": recurrent("GRU"),
     "embedding": Callee(path="Embedding", positional=("num_embeddings", "embedding_dim")),
     "dropout": Callee(path="Dropout", positional=("p",)),
     "flatten": Callee(path="Flatten"),

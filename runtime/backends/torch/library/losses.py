@@ -187,7 +187,7 @@ def gaussian_nll(
 ) -> torch.Tensor:
     """Return (log v + (mean - target)^2 / v) / 2, v being at least ``eps`` with the gradient of the variance itself.
 
-    ``F.gaussian_nll_loss`` looks at the numbers of the variance, for which a device has to be waited for.
+    ``F.gaussian_nll_loss`` reads the numbers of the variance, for which it waits for a device.
     """
     squared = torch.as_tensor((mean - target) ** 2)
     variance = torch.as_tensor(variance, dtype=squared.dtype, device=squared.device)

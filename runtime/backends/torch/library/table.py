@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runtime.codegen.callee import (
+    ATTENTION,
     CHANNELS,
     INTERNAL,
     NORM,
+    POSITIONAL,
     WINDOW,
     Callee,
     Resolved,
     Value,
     loss,
+    recurrent,
     resolve,
     resolve_window,
 )
@@ -107,14 +110,25 @@ RANKS: Mapping[tuple[str, Value], str] = {
     ("rank", 3): "nn.BatchNorm1d",
     ("rank", 4): "nn.BatchNorm2d",
 }
+INSTANCES: Mapping[tuple[str, Value], str] = {("rank", 3): "nn.InstanceNorm1d", ("rank", 4): "nn.InstanceNorm2d"}
 
 LAYERS: Mapping[str, Callee] = {
     "linear": Callee(path="nn.Linear", positional=("in_features", "out_features"), implied={"bias": True}),
+    "conv1d": Callee(path="nn.Conv1d", positional=CHANNELS, implied=WINDOW),
     "conv2d": Callee(path="nn.Conv2d", positional=CHANNELS, implied=WINDOW),
     "conv_transpose2d": Callee(path="nn.ConvTranspose2d", positional=CHANNELS, implied={**WINDOW, "output_padding": 0}),
     "batch_norm": Callee(path="nn.BatchNorm2d", paths=RANKS, positional=("num_features",), implied=NORM),
+    "instance_norm": Callee(
+        path="nn.InstanceNorm2d", paths=INSTANCES, positional=("num_features",), implied={"eps": 1e-5, "affine": False}
+    ),
     "layer_norm": Callee(path="nn.LayerNorm", positional=("normalized_shape",), implied=NORM),
+    "rms_norm": Callee(path="nn.RMSNorm", positional=("normalized_shape",)),  # whose own `eps` is another
     "group_norm": Callee(path="nn.GroupNorm", positional=("num_groups", "num_channels"), implied=NORM),
+    "spectral_norm": Callee(path="SpectralNorm"),
+    "positional": POSITIONAL,
+    "multi_head_attention": ATTENTION,
+    "lstm": recurrent("LSTM"),
+    "gru": recurrent("GRU"),
     "embedding": Callee(path="nn.Embedding", positional=("num_embeddings", "embedding_dim")),
     "dropout": Callee(path="Dropout", positional=("p",)),
     "flatten": Callee(path="nn.Flatten"),

@@ -17,14 +17,14 @@ from torch.nn import functional
 from compiler.types.layers import resolve_layers
 from graphspec.declare.layers import LAYERS, Layer
 from graphspec.declare.library import CALLS, LOSSES, METRICS, NOT_BUILT
-from runtime.backends.torch.library import functions, layers, losses, metrics, table
+from runtime.backends.torch.library import functions, layers, losses, metrics, sequences, table
 
 ARITHMETIC = {"add", "sub", "mul", "div", "matmul", "neg", "pow"}
 COMPARISONS = {"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"}
 OPERATORS = {*ARITHMETIC, *COMPARISONS, "logical_and", "logical_or", "logical_not", "subscript", "stop"}
 KNOWN = {"loss": set(LOSSES), "call": set(CALLS) - OPERATORS, "metric": set(METRICS)}
 NAMES = {"F": functional, "nn": nn, "torch": torch}
-for module in (functions, layers, losses, metrics):
+for module in (functions, layers, losses, metrics, sequences):
     NAMES.update(vars(module))
 IMAGE, ROW, TEXT = ("batch", 4, 8, 8), ("batch", 6), ("batch", 3, 6)
 CASES = {
@@ -40,6 +40,21 @@ CASES = {
     "batch_norm of rows": (ROW, {"eps": 1e-3, "momentum": 0.5}),
     "batch_norm of sequences": (TEXT, {"affine": False}),
     "layer_norm": (TEXT, {"eps": 1e-3}),
+    "rms_norm": (TEXT, {"eps": 1e-3}),
+    "instance_norm": (IMAGE, {}),
+    "instance_norm of sequences": (TEXT, {"affine": True, "eps": 1e-3}),
+    "conv1d": (TEXT, {"out": 5, "kernel": 2}),
+    "conv1d with all": (
+        TEXT,
+        {"out": 6, "kernel": 3, "stride": 2, "padding": 1, "dilation": 2, "groups": 3, "bias": False},
+    ),
+    "positional": (TEXT, {}),
+    "positional with a count": (TEXT, {"count": 9}),
+    "positional sinusoidal": (TEXT, {"method": "sinusoidal"}),
+    "multi_head_attention": (TEXT, {"heads": 2}),
+    "multi_head_attention with all": (TEXT, {"heads": 3, "causal": True, "dropout": 0.0, "bias": False}),
+    **{name: (TEXT, {"size": 4}) for name in ("lstm", "gru")},
+    **{f"{name} with all": (TEXT, {"size": 4, "bidirectional": True, "last": True}) for name in ("lstm", "gru")},
     "group_norm": (IMAGE, {"groups": 2}),
     "dropout": (ROW, {"p": 0.0}),
     "flatten": (IMAGE, {}),
