@@ -9,6 +9,7 @@ from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
 from compiler.types.dimension import TensorType
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
+from graphspec.declare.layers import BUFFERED, COUPLED, Layer, draws
 from graphspec.declare.models import BufferPolicy, ModelSpec, Traits
 from graphspec.declare.ops import UpdateOp
 from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
@@ -46,11 +47,6 @@ class Observations:
     """User's loss -> whether it returns (sum, count)."""
     terms: Mapping[str, OwnTerms] = field(default_factory=dict[str, OwnTerms])
     """Model -> its own penalties and constraints."""
-
-
-STATEFUL_LAYERS = frozenset({"batch_norm"})
-RANDOM_LAYERS = frozenset({"dropout"})
-COUPLED_LAYERS = frozenset({"batch_norm"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +152,9 @@ def _find_traits(
     if model.parameter is not None:
         return (False, False, False), ()
     if model.layers:
-        kinds = frozenset(layer_kinds(model))
-        return (bool(kinds & STATEFUL_LAYERS), bool(kinds & RANDOM_LAYERS), bool(kinds & COUPLED_LAYERS)), ()
+        layers = find_layers(model.layers)
+        kinds, is_random = {each.kind for each in layers}, any(draws(each.kind, each.options) for each in layers)
+        return (bool(kinds & BUFFERED), is_random, bool(kinds & COUPLED)), ()
     if observed is not None and root in observed.models:
         seen = observed.models[root]
         return (seen.buffers, seen.rng, seen.batch_coupled), ()
@@ -167,12 +164,6 @@ def _find_traits(
     return (buffers, rng, coupled), tuple(name for name, value in named.items() if value is None)
 
 
-def layer_kinds(model: ModelSpec) -> list[str]:
-    """Return the kinds of all layers of a model, those inside containers included."""
-    pending = list(model.layers or ())
-    kinds: list[str] = []
-    while pending:
-        layer = pending.pop()
-        kinds.append(layer.kind)
-        pending.extend(layer.layers)
-    return kinds
+def find_layers(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Return layers with all that are inside them."""
+    return tuple(inner for layer in layers for inner in (layer, *find_layers(layer.layers)))

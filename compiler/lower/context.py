@@ -15,6 +15,7 @@ from compiler.timing.units import Pace
 from compiler.types.values import UNTYPED, Value, Values
 from graphspec.analysis.modes import Reach
 from graphspec.analysis.signatures import find_options
+from graphspec.declare.equations import read_equation
 from graphspec.declare.functions import FunctionName
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.inputs import Inputs
@@ -73,8 +74,8 @@ class LoweringContext:
     def settings(self, args: Mapping[str, PlainValue | ScheduleSpec], op: str) -> Mapping[str, Setting]:
         """Return the arguments of an op's function with every list made a tuple.
 
-        For a library function they are in the order of its options, without defaults, and subscripts are read, so that
-        all ways to write the same options give the same program.
+        For a library function they are in the order of its options, without defaults, and subscripts and equations are
+        read, so that all ways to write the same options give the same program.
         """
         found: dict[str, Setting] = {
             key: self.scheduled[op, "args", key] if isinstance(value, ScheduleSpec) else freeze(value)
@@ -82,6 +83,7 @@ class LoweringContext:
         }
         known = find_options(self.spec.ops[op])
         found |= {each.name: read_subscript(found[each.name]) for each in known if each.kind == "subscript"}
+        found |= {each.name: str(read_equation(found[each.name])) for each in known if each.kind == "equation"}
         given = {each.name: found[each.name] for each in known if each.name in found} if known else found
         defaults = find_defaults(known)
         return {key: value for key, value in given.items() if key not in defaults or value != defaults[key]}

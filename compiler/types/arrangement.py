@@ -1,4 +1,4 @@
-"""Shapes of functions that join, cut, pick or arrange elements: concat, split, gather, reshape, ...; and of matmul."""
+"""Shapes of functions that join, cut, pick or arrange elements: concat, split, gather, reshape, pad, ..."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from compiler.types.dimension import (
     add,
     divide,
     format_shape,
-    is_surely_incompatible,
     is_surely_unequal,
     least,
-    maximum,
     multiply,
     scale,
     total,
 )
-from compiler.types.dtype import agree, promote
+from compiler.types.dtype import is_not_floating, promote
 from graphspec.declare.options import BATCH
 from graphspec.declare.subscripts import Slice
 
@@ -115,37 +113,6 @@ def _require_indices(use: FunctionUse, index: int) -> None:
         raise use.wrong_input(index, f"dtype {dtype}", f"indices of dtype int64 for `{use.name}`", help)
 
 
-def matmul(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type matmul: [..., n, k] @ [..., k, m]; a vector counts as one row on the left, one column on the right.
-
-    Factors of different dtypes are refused: no framework multiplies them.
-    """
-    left, right = use.tensors()
-    if left.dtype is not None and right.dtype is not None and not agree(right.dtype, left.dtype):
-        raise use.wrong_input(1, f"dtype {right.dtype}", f"dtype {left.dtype}, as the first factor of `matmul` has")
-    dtype = promote(left, right)
-    if left.shape is None or right.shape is None:
-        return (TensorType(None, dtype),)
-    for index, shape in enumerate((left.shape, right.shape)):
-        if not shape:
-            raise use.wrong_input(index, "a scalar", "a vector or matrix for `matmul`")
-    last, inner = left.shape[-1], right.shape[-2:][0]
-    if is_surely_unequal(last, inner):
-        shapes = f"shapes {format_shape(left.shape)} and {format_shape(right.shape)}"
-        help = "transpose one factor with `permute`"
-        raise use.wrong_input(1, f"{shapes}, inner sizes {last} and {inner}", "equal inner sizes for `matmul`", help)
-    rows, columns = left.shape[-2:-1], right.shape[-1:] if len(right.shape) > 1 else ()
-    fronts = left.shape[:-2], right.shape[:-2]
-    longer, shorter = sorted(fronts, key=len, reverse=True)
-    sizes = list[Dimension]()
-    for a, b in zip(longer, (*(1,) * (len(longer) - len(shorter)), *shorter), strict=True):
-        if is_surely_incompatible(a, b):
-            found = f"leading axes {format_shape(fronts[0])} and {format_shape(fronts[1])}"
-            raise use.wrong_input(1, found, "leading axes of `matmul` that broadcast")
-        sizes.append(maximum(a, b))
-    return (TensorType((*sizes, *rows, *columns), dtype),)
-
-
 def concat(use: FunctionUse) -> tuple[TensorType, ...]:
     """Type concat: sizes along the axis add up, the others agree."""
     shapes = _known_shapes(use)
@@ -235,6 +202,70 @@ def subscript(use: FunctionUse) -> tuple[TensorType, ...]:
             raise use.wrong_option("at", found, f"an index from {-size} to {size - 1}")
         axis += 1
     return (TensorType((*shape, *tensor.shape[axis:]), tensor.dtype),)
+
+
+def roll(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type roll: an axis that exists, nothing changes."""
+    tensor = use.tensor(0)
+    if tensor.shape is not None:
+        use.axis(tensor.shape)
+    return (tensor,)
+
+
+def pad(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type pad: two numbers for each of the last axes, the last one first.
+
+    Mirrors and edges are for floating numbers, along one to three axes with one or two before them, as in PyTorch.
+    """
+    tensor, added, method = use.tensor(0), use.options.integers("pad"), use.options.word("method")
+    count, found = len(added) // 2, f"`pad: {list(added)}` for {tensor}"
+    if len(added) % 2:
+        expected = "two numbers for each axis: before and after it, the last axis first"
+        raise use.wrong_option("pad", found, expected, "as in `pad: [1, 1]`")
+    value = use.options.number("value")
+    if method != "constant":
+        use.require_floating(0)
+    if method != "constant" and value:
+        raise use.wrong_option(
+            "value", f"`value: {value}` with `method: {method}`", "no `value`, which `constant` adds"
+        )
+    if is_not_floating(tensor.dtype) and int(value) != value:
+        raise use.wrong_option("value", f"`value: {value}` for {tensor}", "a whole number for whole numbers")
+    if tensor.shape is None:
+        return (tensor,)
+    rank = len(tensor.shape)
+    if method == "constant" and count > rank:
+        raise use.wrong_option("pad", found, f"numbers for at most {rank} axes")
+    if method != "constant" and (count > 3 or rank - count not in (1, 2)):
+        help = "give an axis that stays two zeros, or `reshape` before"
+        raise use.wrong_option(
+            "pad", found, f"one to three axes, with one or two before them, for `method: {method}`", help
+        )
+    shape = list(tensor.shape)
+    for index, both in enumerate(zip(added[::2], added[1::2], strict=True)):
+        size = shape[-1 - index]
+        if method == "reflect" and isinstance(size, int) and max(both) >= size:
+            raise use.wrong_option("pad", found, f"less than {size}, the size of the axis, for a mirror image")
+        shape[-1 - index] = add(size, sum(both))
+    return (TensorType(tuple(shape), tensor.dtype),)
+
+
+def interpolate(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type interpolate: images [batch, channels, height, width] of a new height and width, or both times a factor."""
+    use.require_floating(0)
+    tensor = use.tensor(0)
+    if use.options.has("size") == use.options.has("factor"):
+        found = "both `size` and `factor`" if use.options.has("size") else "neither `size` nor `factor`"
+        raise use.wrong_option("size", found, "one of them for `interpolate`")
+    if tensor.shape is not None and len(tensor.shape) != 4:
+        expected = "[batch, channels, height, width] for `interpolate`"
+        raise use.wrong_input(0, f"shape {format_shape(tensor.shape)}", expected, "add `reshape`")
+    if tensor.shape is None:
+        return (tensor,)
+    if use.options.has("size"):
+        return (TensorType((*tensor.shape[:2], *use.options.pair("size")), tensor.dtype),)
+    factor = use.options.integer("factor")
+    return (TensorType((*tensor.shape[:2], *(scale(size, factor) for size in tensor.shape[2:])), tensor.dtype),)
 
 
 def _cut_size(size: Dimension, start: int, stop: int | None) -> Dimension:

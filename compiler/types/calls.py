@@ -9,6 +9,7 @@ from enum import Enum
 
 from compiler.ir.value import Plain, Setting, Shape
 from compiler.types.dimension import TensorType
+from graphspec.declare.equations import Equation, read_equation
 from graphspec.declare.ops import CallOp
 from graphspec.declare.options import BATCH
 from graphspec.declare.subscripts import WHOLE, Slice, Subscript
@@ -43,13 +44,27 @@ def combine(placements: Collection[Placement]) -> Placement:
 
 ADDITIVE = frozenset({"add", "sub"})
 SCALING = frozenset({"mul", "div", "neg"})
-LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "subscript", "stop", "gather"})
+LINEAR = frozenset(
+    (
+        "neg", "mean", "sum", "cumsum", "reshape", "permute", "slice", "split", "subscript", "stop", "gather",
+        "roll", "interpolate",
+    )
+)  # fmt: skip
 """Calls of one value that are the same for a sum as for its terms."""
 COUPLING = frozenset({"max", "min", "norm", "logsumexp"})
 """Reductions whose result for the batch is neither the mean nor the sum of the results of its parts."""
-ALONG = COUPLING | {"softmax", "normalize", "argmax", "concat", "stack", "split", "slice", "gather"}
+ALONG = COUPLING | frozenset(
+    (
+        "softmax", "normalize", "argmax", "concat", "stack", "split", "slice", "gather", "cumsum", "sort", "topk",
+        "roll", "pad", "interpolate",
+    )
+)  # fmt: skip
 """Calls that couple the samples when they run along the batch axis."""
-DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "softmax": -1, "normalize": -1}
+SUMMING = frozenset({"sum", "matmul", "einsum"})
+"""Calls that add up over rows where they leave none."""
+DEFAULT_AXES: Mapping[str, int] = {"stack": 0} | dict.fromkeys(
+    ("softmax", "normalize", "cumsum", "sort", "topk", "roll"), -1
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +85,7 @@ class Called:
         """
         batched = [each for each in self.placements if each is not Placement.REPLICATED]
         if Placement.SHARDED in batched:
-            reduced = Placement.PARTIAL_SUM if self.name in ("sum", "matmul") else Placement.PARTIAL_MEAN
+            reduced = Placement.PARTIAL_SUM if self.name in SUMMING else Placement.PARTIAL_MEAN
             return Placement.SHARDED if self._keeps_rows() else reduced
         if not batched:
             return Placement.REPLICATED
@@ -100,6 +115,11 @@ class Called:
                 if kind is Placement.SHARDED
             )
             return any(summed) or sum(has_batch((size,)) for size in self.result.shape or ()) > 1
+        if self.name == "outer":
+            return len(batched) > 1
+        if self.name == "einsum":  # rows that have one letter stay with each other, or are summed
+            rows = zip(self._equation().factors, self.axes, self.placements, strict=True)
+            return len({axes[axis] for axes, axis, kind in rows if kind is Placement.SHARDED}) > 1
         if self.name == "subscript":  # the axis of the batch is taken whole, and it is known where it is then
             at = self._subscript()
             return at.at(self.axes[0]) != WHOLE or (self.result.shape is None and None in at.places)
@@ -113,8 +133,19 @@ class Called:
         )
         return any(
             axis == along or (rank is not None and axis + rank + (self.name == "stack") == along)
-            for axis in _axes(self.options.get("axis", DEFAULT_AXES.get(self.name, 1)))
+            for axis in self._worked_axes()
         )
+
+    def _worked_axes(self) -> tuple[int, ...]:
+        """Return the axes that the call works along, some counted from the end."""
+        match self.name:
+            case "pad":
+                added = _axes(self.options["pad"])
+                return tuple(-1 - at // 2 for at, count in enumerate(added) if count)
+            case "interpolate":
+                return (-2, -1)
+            case _:
+                return _axes(self.options.get("axis", DEFAULT_AXES.get(self.name, 1)))
 
     def _keeps_rows(self) -> bool:
         """Return whether the result has a batch axis: by its known shape, or by the call's axes."""
@@ -122,8 +153,14 @@ class Called:
             return has_batch(self.result.shape)
         if self.name == "subscript":
             return isinstance(self._subscript().at(self.axes[0]), Slice)
+        if self.name == "einsum":
+            return any(axes[:1] in self._equation().result for axes in self._equation().factors)
         over = self.name in ("mean", "sum", *COUPLING)
         return not (over and (self.options.get("axis") is None or 0 in _axes(self.options.get("axis"))))
+
+    def _equation(self) -> Equation:
+        """Return the equation of an einsum."""
+        return read_equation(self.options["equation"])
 
     def _subscript(self) -> Subscript:
         """Return what stands between the brackets of a subscript."""
@@ -137,7 +174,7 @@ def is_linear_call(name: str, placements: Sequence[Placement]) -> bool:
     match name:
         case "add" | "sub":
             return True
-        case "mul":
+        case "mul" | "outer" | "einsum":
             return sum(each is not Placement.REPLICATED for each in placements) == 1
         case "div":
             return all(each is Placement.REPLICATED for each in placements[1:])

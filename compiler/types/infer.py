@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
-from compiler.types import arrangement, elementwise, loss, reduction
+from compiler.types import arrangement, elementwise, loss, products, reduction
 from compiler.types.call import FunctionUse, Options
 from compiler.types.dimension import ShapeProblem, TensorType
 from compiler.types.dtype import Argument
@@ -30,7 +30,9 @@ RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "logical_and": elementwise.logic,
     "logical_or": elementwise.logic,
     "logical_not": elementwise.logic,
-    "matmul": arrangement.matmul,
+    "matmul": products.matmul,
+    "outer": products.outer,
+    "einsum": products.einsum,
     "mean": reduction.average,
     "sum": reduction.total,
     "max": reduction.extreme,
@@ -46,6 +48,9 @@ RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "normalize": reduction.along_axis,
     "softmax": reduction.along_axis,
     "logsumexp": reduction.average,
+    "cumsum": reduction.running,
+    "sort": reduction.ordered,
+    "topk": reduction.ordered,
     "sigmoid": elementwise.real,
     "tanh": elementwise.real,
     "relu": elementwise.kept,
@@ -57,6 +62,9 @@ RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "gather": arrangement.gather,
     "reshape": arrangement.reshape,
     "permute": arrangement.permute,
+    "roll": arrangement.roll,
+    "pad": arrangement.pad,
+    "interpolate": arrangement.interpolate,
     "one_hot": arrangement.one_hot,
     "argmax": reduction.argmax,
     "where": elementwise.where,
@@ -73,6 +81,12 @@ RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "hinge": loss.floating_elementwise,
     "cosine": loss.rows,
     "nt_xent": loss.contrastive,
+    "focal": loss.floating_elementwise,
+    "dice": loss.overlap,
+    "gaussian_nll": loss.floating_elementwise,
+    "poisson_nll": loss.counts,
+    "triplet_margin": loss.triplets,
+    "ctc": loss.alignment,
     "wasserstein": loss.score,
     "super_loss": loss.score,
     "accuracy": reduction.accuracy,

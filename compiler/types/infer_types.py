@@ -58,8 +58,8 @@ SOME_NUMBER = 0.5
 """Replaces a number that changes while training, where only the type of a literal matters."""
 
 
-BY_SAMPLE = frozenset({"kl_div"})
-"""Losses that are means over the samples of a batch, of sums over all else."""
+BY_SAMPLE = frozenset({"kl_div", "ctc"})
+"""Losses that are means over the samples of a batch, of sums over all else or of other shares of a sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,52 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 
-from compiler.ir.program import Initializer, LayerDecl, TensorDecl
-from compiler.ir.value import Dimension, Plain, Shape
+from compiler.ir.program import LayerDecl, TensorDecl
+from compiler.ir.value import Shape
+from compiler.types import sequence_layers
 from compiler.types.arrangement import fill_reshape, transposed_size, window_count
 from compiler.types.call import Options
 from compiler.types.dimension import Place, ShapeProblem, format_shape, is_surely_unequal, multiply, scale
-from compiler.types.dtype import is_not_floating
+from compiler.types.layer import (
+    ONES,
+    STANDARD_NORMAL,
+    ZEROS,
+    LayerResult,
+    LayerTraits,
+    LayerUse,
+    fan_in_uniform,
+    require_room,
+    scale_and_offset,
+    weight_and_bias,
+)
 from graphspec.declare.layers import LAYERS, Layer
 from graphspec.declare.options import find_defaults
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerTraits:
-    """What the schedule must know: written buffers, random draws, samples of a batch that influence each other."""
-
-    buffers: bool = False
-    rng: bool = False
-    batch_coupled: bool = False
-
-    def __or__(self, other: LayerTraits) -> LayerTraits:
-        """Return the traits of two layers together."""
-        return LayerTraits(
-            buffers=self.buffers or other.buffers,
-            rng=self.rng or other.rng,
-            batch_coupled=self.batch_coupled or other.batch_coupled,
-        )
-
-
-PURE = LayerTraits()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerResult:
-    """What the rule of one layer finds: its result, its options with every size, its tensors by their full names."""
-
-    output: Shape
-    dtype: str | None
-    options: Mapping[str, Plain] = field(default_factory=dict[str, Plain])
-    parameters: tuple[TensorDecl, ...] = ()
-    buffers: tuple[TensorDecl, ...] = ()
-    traits: LayerTraits = PURE
-    layers: tuple[LayerDecl, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,77 +38,6 @@ class ResolvedLayers:
     parameters: tuple[TensorDecl, ...]
     buffers: tuple[TensorDecl, ...]
     traits: LayerTraits
-
-
-AXES_OF_IMAGES = "[batch, channels, height, width]"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerUse:
-    """A layer, where it is (``place`` in the spec, ``path`` in parameter names), and its input."""
-
-    layer: Layer
-    options: Options
-    place: Place
-    path: str
-    shape: Shape
-    dtype: str | None
-
-    def problem(self, found: str, expected: str, help: str = "") -> ShapeProblem:
-        """Return the error about this layer."""
-        return ShapeProblem(self.place, found, expected, help)
-
-    def wrong_input(self, axes: str, help: str) -> ShapeProblem:
-        """Return the error that says which axes the input should have."""
-        return self.problem(f"an input of shape {format_shape(self.shape)}", f"{axes} for `{self.layer.kind}`", help)
-
-    def require_floating(self) -> None:
-        """Refuse integers and booleans."""
-        if is_not_floating(self.dtype):
-            help = "declare the input with dtype float32, or begin with an `embedding` if these are indices"
-            raise self.problem(
-                f"an input of dtype {self.dtype}", f"a floating-point dtype for `{self.layer.kind}`", help
-            )
-
-    def require_image(self) -> tuple[Dimension, Dimension, Dimension, Dimension]:
-        """Return batch, channels, height and width of a floating image."""
-        self.require_floating()
-        match self.shape:
-            case (batch, channels, height, width):
-                return batch, channels, height, width
-            case _:
-                help = "give the input four axes, for example with `{reshape: [channels, height, width]}` before it"
-                raise self.wrong_input(AXES_OF_IMAGES, help)
-
-    def require_size(self, axis: int, what: str) -> int:
-        """Return the size of an axis that decides the size of a parameter."""
-        size = self.shape[axis]
-        if isinstance(size, int):
-            return size
-        found = f"`{size}`, a size that is not known before the step runs, in the input {format_shape(self.shape)}"
-        help = "give the input of the model a number for this axis; its parameters need it"
-        raise self.problem(found, f"a known number of {what} for `{self.layer.kind}`", help)
-
-    def tensor(self, name: str, shape: tuple[int, ...], initializer: Initializer, dtype: str = "float32") -> TensorDecl:
-        """Return a parameter or buffer of this layer under its full name."""
-        return TensorDecl(name=f"{self.path}.{name}", shape=shape, initializer=initializer, dtype=dtype)
-
-    def same(
-        self,
-        options: Mapping[str, Plain] | None = None,
-        parameters: tuple[TensorDecl, ...] = (),
-        buffers: tuple[TensorDecl, ...] = (),
-        traits: LayerTraits = PURE,
-    ) -> LayerResult:
-        """Return the result of a layer that keeps shape and dtype."""
-        return LayerResult(
-            output=self.shape,
-            dtype=self.dtype,
-            options=options or {},
-            parameters=parameters,
-            buffers=buffers,
-            traits=traits,
-        )
 
 
 def activation(use: LayerUse) -> LayerResult:
@@ -167,20 +74,6 @@ def dropout(use: LayerUse) -> LayerResult:
     return use.same(options={"p": use.options.number("p")}, traits=LayerTraits(rng=True))
 
 
-ZEROS = Initializer(kind="zeros")
-ONES = Initializer(kind="ones")
-STANDARD_NORMAL = Initializer(kind="normal", bound=1.0)
-
-
-def fan_in_uniform(fan_in: int) -> Initializer:
-    """Return uniform within 1/sqrt(fan_in).
-
-    For biases PyTorch writes it so; for weights it writes kaiming_uniform with a = sqrt(5), whose bound is
-    sqrt(3) * sqrt(2 / (1 + a^2)) / sqrt(fan_in), the same number (He et al. 2015, arXiv:1502.01852).
-    """
-    return Initializer(kind="uniform", bound=1.0 / math.sqrt(fan_in))
-
-
 def conv2d(use: LayerUse) -> LayerResult:
     """Resolve ``conv2d``; weight [out, in/groups, height, width]."""
     batch, _, height, width = use.require_image()
@@ -199,7 +92,7 @@ def conv2d(use: LayerUse) -> LayerResult:
         output=(batch, out, *require_room(use, spatial)),
         dtype=use.dtype,
         options={**options, "padding": padding, "dilation": dilation, "groups": groups, "bias": bias},
-        parameters=_tensors(use, (out, channels // groups, *kernel), channels // groups, out),
+        parameters=weight_and_bias(use, (out, channels // groups, *kernel), channels // groups, out),
     )
 
 
@@ -223,24 +116,8 @@ def conv_transpose2d(use: LayerUse) -> LayerResult:
         output=(batch, out, *require_room(use, spatial)),
         dtype=use.dtype,
         options={**options, "padding": padding, **last},
-        parameters=_tensors(use, (channels, out, *kernel), out, out),
+        parameters=weight_and_bias(use, (channels, out, *kernel), out, out),
     )
-
-
-def require_room(use: LayerUse, spatial: list[Dimension]) -> list[Dimension]:
-    """Return height and width of the result; refuse what leaves no pixel."""
-    if any(isinstance(size, int) and size < 1 for size in spatial):
-        found = f"a result of height and width {format_shape(tuple(spatial))} from {format_shape(use.shape)}"
-        help = "use a smaller kernel, a smaller stride or more padding, or fewer layers that shrink the image"
-        raise use.problem(found, f"at least one pixel after `{use.layer.kind}`", help)
-    return spatial
-
-
-def _tensors(use: LayerUse, shape: tuple[int, ...], planes: int, out: int) -> tuple[TensorDecl, ...]:
-    """Return weight and bias, drawn within the bound of ``planes`` kernels of inputs."""
-    initializer = fan_in_uniform(planes * shape[2] * shape[3])
-    weight = use.tensor("weight", shape, initializer)
-    return (weight, use.tensor("bias", (out,), initializer)) if use.options.flag("bias") else (weight,)
 
 
 def linear(use: LayerUse) -> LayerResult:
@@ -288,9 +165,26 @@ def batch_norm(use: LayerUse) -> LayerResult:
     )
     return use.same(
         options={"num_features": features, **options, "rank": len(use.shape)},
-        parameters=_scale_and_offset(use, features) if affine else (),
+        parameters=scale_and_offset(use, features) if affine else (),
         buffers=statistics,
         traits=LayerTraits(buffers=True, batch_coupled=True),
+    )
+
+
+def instance_norm(use: LayerUse) -> LayerResult:
+    """Resolve ``instance_norm`` of every channel of every sample, over all axes after axis 1."""
+    use.require_floating()
+    if len(use.shape) not in (3, 4):
+        raise use.wrong_input(
+            "[batch, channels, length] or [batch, channels, height, width]", "use `reshape` before it"
+        )
+    if multiply(use.shape[2:]) == 1:
+        help = "use `layer_norm` or `group_norm`, or fewer layers that shrink the image"
+        raise use.wrong_input("more than one element in each channel", help)
+    channels, affine = use.require_size(1, "channels"), use.options.flag("affine")
+    return use.same(
+        options={"num_features": channels, "eps": use.options.number("eps"), "affine": affine, "rank": len(use.shape)},
+        parameters=scale_and_offset(use, channels) if affine else (),
     )
 
 
@@ -301,7 +195,17 @@ def layer_norm(use: LayerUse) -> LayerResult:
         raise use.wrong_input("[batch, ..., features]", "give the input a batch axis")
     features = use.require_size(-1, "features")
     options = {"normalized_shape": features, "eps": use.options.number("eps")}
-    return use.same(options=options, parameters=_scale_and_offset(use, features))
+    return use.same(options=options, parameters=scale_and_offset(use, features))
+
+
+def rms_norm(use: LayerUse) -> LayerResult:
+    """Resolve ``rms_norm`` over the last axis."""
+    use.require_floating()
+    if len(use.shape) < 2:
+        raise use.wrong_input("[batch, ..., features]", "give the input a batch axis")
+    features = use.require_size(-1, "features")
+    options = {"normalized_shape": features, "eps": use.options.number("eps")}
+    return use.same(options=options, parameters=(use.tensor("weight", (features,), ONES),))
 
 
 def group_norm(use: LayerUse) -> LayerResult:
@@ -314,12 +218,7 @@ def group_norm(use: LayerUse) -> LayerResult:
         help = f"choose `groups` among the divisors of {channels}"
         raise use.problem(f"{channels} channels, `groups: {groups}`", "channels divisible by `groups`", help)
     options = {"num_groups": groups, "num_channels": channels, "eps": use.options.number("eps")}
-    return use.same(options=options, parameters=_scale_and_offset(use, channels))
-
-
-def _scale_and_offset(use: LayerUse, size: int) -> tuple[TensorDecl, ...]:
-    """Return weight (ones) and bias (zeros)."""
-    return use.tensor("weight", (size,), ONES), use.tensor("bias", (size,), ZEROS)
+    return use.same(options=options, parameters=scale_and_offset(use, channels))
 
 
 def pool(use: LayerUse) -> LayerResult:
@@ -407,13 +306,46 @@ def residual(use: LayerUse) -> LayerResult:
     )
 
 
+NORMALISED = ("linear", "conv1d", "conv2d", "conv_transpose2d")
+"""Layers whose weight `spectral_norm` divides."""
+
+
+def spectral_norm(use: LayerUse) -> LayerResult:
+    """Resolve ``spectral_norm``: the layer inside, and an estimate ``u`` of its weight's first left singular vector.
+
+    The weight counts as a matrix of one row per output, which for ``conv_transpose2d`` is its second axis.
+    """
+    place, kinds = (*use.place, "spectral_norm"), [layer.kind for layer in use.layer.layers]
+    if len(kinds) != 1 or kinds[0] not in NORMALISED:
+        found = f"`spectral_norm` of {', '.join(kinds)}"
+        raise use.problem(found, f"one layer, of {', '.join(NORMALISED)}", "give every layer its own `spectral_norm`")
+    inner = _chain(use.layer.layers, use.shape, use.dtype, place, f"{use.path}.")
+    rows = inner.parameters[0].shape[kinds[0] == "conv_transpose2d"]
+    return LayerResult(
+        output=inner.output,
+        dtype=inner.dtype,
+        parameters=inner.parameters,
+        buffers=(use.tensor("u", (rows,), STANDARD_NORMAL),),
+        traits=LayerTraits(buffers=True),
+        layers=inner.layers,
+    )
+
+
 RULES: Mapping[str, Callable[[LayerUse], LayerResult]] = {
     "linear": linear,
+    "conv1d": sequence_layers.conv1d,
     "conv2d": conv2d,
     "conv_transpose2d": conv_transpose2d,
     "batch_norm": batch_norm,
+    "instance_norm": instance_norm,
     "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
     "group_norm": group_norm,
+    "spectral_norm": spectral_norm,
+    "positional": sequence_layers.positional,
+    "multi_head_attention": sequence_layers.attention,
+    "lstm": sequence_layers.recurrent,
+    "gru": sequence_layers.recurrent,
     "embedding": embedding,
     "dropout": dropout,
     "flatten": flatten,

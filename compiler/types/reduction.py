@@ -1,4 +1,4 @@
-"""Shapes of functions along axes: sums, means, extremes, lengths, argmax, which take them away; softmax, normalize."""
+"""Shapes of functions along axes: sums, means, extremes and argmax, which take them away; softmax, cumsum, sort, ..."""
 
 from __future__ import annotations
 
@@ -50,6 +50,32 @@ def along_axis(use: FunctionUse) -> tuple[TensorType, ...]:
     if tensor.shape is not None:
         use.axis(tensor.shape)
     return (tensor,)
+
+
+def running(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type cumsum along an axis: integers add up in int64."""
+    tensor = use.tensor(0)
+    if tensor.shape is not None:
+        use.axis(tensor.shape)
+    return (TensorType(tensor.shape, "int64" if is_not_floating(tensor.dtype) else tensor.dtype),)
+
+
+def ordered(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type sort and topk: the elements along an axis in order, of which topk keeps ``k``, and their indices."""
+    tensor, shape = use.tensor(0), use.tensor(0).shape
+    if tensor.dtype == "bool":
+        help = "make a mask numbers with `where(mask, 1.0, 0.0)`"
+        raise use.wrong_input(0, "a mask of dtype bool", f"numbers for `{use.name}`", help)
+    if shape is not None:
+        axis = use.axis(shape)
+        if not shape:
+            raise use.wrong_input(0, "a scalar", f"a value with axes for `{use.name}`")
+        if use.name == "topk":
+            size, k = shape[axis], use.options.integer("k")
+            if isinstance(size, int) and k > size:
+                raise use.wrong_option("k", f"`k: {k}` of {size} elements", f"at most {size}")
+            shape = (*shape[:axis], k, *shape[axis + 1 :])
+    return TensorType(shape, tensor.dtype), TensorType(shape, "int64")
 
 
 def _reduced(use: FunctionUse) -> Shape | None:

@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from compiler.ir.digraph import find_cycles, sort
-from compiler.types.calls import BATCH, COUPLING, find_linear, has_batch, is_linear
+from compiler.types.calls import BATCH, COUPLING, SUMMING, find_linear, has_batch, is_linear
 from compiler.types.dimension import UNKNOWN, TensorType
 from graphspec.analysis.gradient_sets import find_gradient_sets
+from graphspec.declare.equations import read_equation
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, MetricOp, Op, RandomOp
 from graphspec.declare.subscripts import read_subscript
 
 REDUCING = COUPLING | {"mean", "sum"}
 """Calls that remove an axis."""
-SUMMING = frozenset({"sum", "matmul"})
-"""Calls that sum along an axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +124,9 @@ def _is_reduced(op: Op, known: TensorType) -> bool:
             return not has_batch(known.shape)
         if op.call.name("torch") == "subscript":
             return isinstance(read_subscript(op.args["at"]).at(0), int)
+        if op.call.name("torch") == "einsum":
+            equation = read_equation(op.args["equation"])
+            return not any(axes[:1] in equation.result for axes in equation.factors)
         axis = op.args.get("axis")
         over_batch = axis is None or axis == 0 or (isinstance(axis, tuple | list) and 0 in axis)
         return op.call.name("torch") in REDUCING and over_batch

@@ -9,7 +9,7 @@ from graphspec.check.options import check_options
 from graphspec.declare.compat import adapt_options, find_defaults
 from graphspec.declare.fields import is_path
 from graphspec.declare.inputs import Inputs
-from graphspec.declare.library import FUNCTIONS, NOT_BUILT, Family, Signature
+from graphspec.declare.library import CALLS, FUNCTIONS, NOT_BUILT, Family, Signature
 from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, TransformOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
@@ -120,7 +120,9 @@ def check_outputs(scope: RuleContext) -> Iterator[Diagnostic]:
                     continue
                 expected = min(1, found)
             case CallOp() if op.call.is_builtin:
-                sections = op.args.get("sections") if op.call.name("torch") == "split" else 1
+                known = CALLS.get(op.call.name("torch"))
+                results = 1 if known is None else known.results
+                sections = op.args.get("sections") if op.call.name("torch") == "split" else results
                 expected = len(sections) if isinstance(sections, list) else sections
                 if isinstance(expected, bool) or not isinstance(expected, int):
                     continue  # not a number of parts: reported as an option

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 from pydantic import Field, model_validator
@@ -34,8 +35,37 @@ BIAS = Option(name="bias", kind="bool", default=True, meaning="whether a learned
 EPS = _positive("eps", "added to the variance", 1e-5)
 POOL = (KERNEL, _pair("stride", "step of the window (default: the kernel)"), PADDING)
 
+AFFINE = Option(name="affine", kind="bool", default=True, meaning="whether scale and offset are learned")
+RECURRENT = (
+    _whole("size", "length of the state at each position"),
+    Option(name="bidirectional", kind="bool", default=False, meaning="whether a second state runs from the end"),
+    Option(name="last", kind="bool", default=False, meaning="whether only the final state is the result"),
+)
+
+CONTAINERS = frozenset({"residual", "spectral_norm"})
+"""Layers that are written with a list of layers inside."""
+BUFFERED = frozenset({"batch_norm", "spectral_norm"})
+"""Layers with buffers, which they write in train mode."""
+COUPLED = frozenset({"batch_norm"})
+"""Layers that make the samples of a batch depend on each other in train mode."""
+
+
+def draws(kind: str, options: Mapping[str, object]) -> bool:
+    """Return whether a layer draws random numbers in train mode: dropout, or an attention with some."""
+    return kind == "dropout" or bool(options.get("dropout"))
+
+
 LAYERS: Mapping[str, tuple[Option, ...]] = {
     "linear": (OUT, BIAS),
+    "conv1d": (
+        OUT,
+        _whole("kernel", "size of the window"),
+        _whole("stride", "step of the window", default=1),
+        _whole("padding", "zeros added at both ends", default=0, minimum=0),
+        _whole("dilation", "distance between the window's taps", default=1),
+        _whole("groups", "number of groups of channels", default=1),
+        BIAS,
+    ),
     "conv2d": (
         OUT,
         KERNEL,
@@ -63,10 +93,44 @@ LAYERS: Mapping[str, tuple[Option, ...]] = {
             maximum=1.0,
             meaning="weight of the new batch in the running statistics",
         ),
-        Option(name="affine", kind="bool", default=True, meaning="whether scale and offset are learned"),
+        AFFINE,
     ),
+    "instance_norm": (EPS, replace(AFFINE, default=False)),
     "layer_norm": (EPS,),
+    "rms_norm": (EPS,),
     "group_norm": (_whole("groups", "number of groups of channels, each normalized together"), EPS),
+    "spectral_norm": (),
+    "positional": (
+        Option(
+            name="count",
+            kind="int",
+            default=None,
+            minimum=1.0,
+            meaning="the largest number of positions (default: that of the input)",
+        ),
+        Option(
+            name="method",
+            kind="choice",
+            default="learned",
+            choices=("learned", "sinusoidal"),
+            meaning="whether what is added is learned, or sines and cosines",
+        ),
+    ),
+    "multi_head_attention": (
+        _whole("heads", "number of heads, each with its share of the features"),
+        Option(name="causal", kind="bool", default=False, meaning="whether positions see only those up to themselves"),
+        Option(
+            name="dropout",
+            kind="number",
+            default=0.0,
+            minimum=0.0,
+            below=1.0,
+            meaning="fraction of the weights of positions that is dropped",
+        ),
+        BIAS,
+    ),
+    "lstm": RECURRENT,
+    "gru": RECURRENT,
     "embedding": (_whole("count", "number of different indices"), _whole("size", "length of each vector")),
     "dropout": (
         Option(name="p", kind="number", default=0.5, minimum=0.0, below=1.0, meaning="fraction of elements dropped"),
@@ -102,11 +166,19 @@ LAYERS: Mapping[str, tuple[Option, ...]] = {
 
 LAYER_MEANINGS: Mapping[str, str] = {
     "linear": "the product x W^T + b over the last axis",
+    "conv1d": "convolution over the positions of a sequence",
     "conv2d": "convolution over height and width",
     "conv_transpose2d": "transposed convolution over height and width",
     "batch_norm": "axis 1 normalized over all others: by the batch in train mode, else by running statistics",
+    "instance_norm": "every channel of every sample normalized over all axes after it",
     "layer_norm": "the last axis normalized",
+    "rms_norm": "the last axis divided by the root of its mean square",
     "group_norm": "groups of channels normalized, each with all axes after them",
+    "spectral_norm": "the layer inside, its weight divided by its largest singular value",
+    "positional": "the input plus a vector for every position",
+    "multi_head_attention": "self-attention: every position a weighted sum over positions, for each head",
+    "lstm": "the states of an LSTM along a sequence",
+    "gru": "the states of a GRU along a sequence",
     "embedding": "a learned row for every index",
     "dropout": "in train mode every element 0 with probability p, the others divided by 1 - p",
     "flatten": "all axes but the batch as one",
@@ -137,7 +209,7 @@ class Layer(Declaration):
     options: dict[str, Value] = {}
     """What is written, with a bare value under the name of the first option; no defaults."""
     layers: tuple[Layer, ...] = Field((), alias="residual")
-    """The inner layers of a `residual`."""
+    """The inner layers of a container: `residual`, `spectral_norm`."""
 
     @model_validator(mode="before")
     @classmethod
@@ -152,7 +224,7 @@ class Layer(Declaration):
         kind, given = next(iter(cast("dict[str, object]", value).items()))
         first = LAYERS.get(kind, ())[:1]
         match given:
-            case list() if kind == "residual":
+            case list() if kind in CONTAINERS:
                 return {"kind": kind, "residual": tuple(cast("list[object]", given))}
             case dict():
                 return {"kind": kind, "options": cast("dict[str, object]", given)}

@@ -20,6 +20,8 @@ class Signature:
     """Names of the operands, for messages; the last may be repeated where ``repeats``."""
     repeats: bool = False
     options: tuple[Option, ...] = ()
+    results: int = 1
+    """How many values it gives; `split` gives as many as its ``sections`` say."""
 
     @property
     def fewest(self) -> int:
@@ -101,6 +103,55 @@ LOSSES: Mapping[str, Signature] = {
         ("a", "b"),
         _positive("temperature", 0.5, "divisor of the similarities"),
     ),
+    "focal": _loss(
+        "binary cross-entropy of logits, less where they are right already",
+        ("logits", "target"),
+        Option(name="alpha", kind="number", default=0.25, minimum=0.0, maximum=1.0, meaning="weight of the target 1"),
+        Option(name="gamma", kind="number", default=2.0, minimum=0.0, meaning="how much less what is right counts"),
+    ),
+    "dice": _loss(
+        "1 - twice the overlap of probabilities and target, divided by the sum of both",
+        ("probabilities", "target"),
+        Option(
+            name="axis",
+            kind="axes",
+            default=None,
+            minimum=1.0,
+            meaning="the axes to sum over (default: all but the first)",
+        ),
+        _positive("smooth", 1e-7, "added above and below the bar"),
+    ),
+    "gaussian_nll": _loss(
+        "minus the log-density of the target under a normal distribution",
+        ("mean", "target", "variance"),
+        Option(name="full", kind="bool", default=False, meaning="whether the constant log(2 pi) / 2 is added"),
+        _positive("eps", 1e-6, "the least variance"),
+    ),
+    "poisson_nll": _loss(
+        "minus the log-probability of a count under a Poisson distribution",
+        ("rate", "target"),
+        Option(name="log_input", kind="bool", default=True, meaning="whether the logarithm of the rate is given"),
+        Option(name="full", kind="bool", default=False, meaning="whether Stirling's estimate of log(target!) is added"),
+        _positive("eps", 1e-8, "added to a rate before its logarithm"),
+    ),
+    "triplet_margin": _loss(
+        "how much nearer to the anchor than margin beyond the positive the negative is",
+        ("anchor", "positive", "negative"),
+        _positive("margin", 1.0, "how much farther the negative should be"),
+        Option(name="swap", kind="bool", default=False, meaning="whether the negative's distance is the lesser of two"),
+    ),
+    "ctc": _loss(
+        "minus the log-probability of all alignments of a sequence of classes",
+        ("logits", "target", "input_lengths", "target_lengths"),
+        Option(
+            name="blank",
+            kind="int",
+            default=0,
+            minimum=0.0,
+            meaning="the class between two classes, which is none itself",
+        ),
+        Option(name="zero_infinity", kind="bool", default=False, meaning="whether what has no alignment is left out"),
+    ),
     "wasserstein": _loss("sign times the mean score", ("score",), _number("sign", 1.0, "1 or -1")),
     "super_loss": _loss(
         "per-sample losses, weighted by confidence",
@@ -129,6 +180,15 @@ CALLS: Mapping[str, Signature] = {
     "logical_or": _pair("whether one of two masks holds, or both"),
     "logical_not": _unary("whether a mask does not hold"),
     "matmul": _pair("matrix product a @ b"),
+    "outer": _pair("all products of an element of the vector a and one of the vector b"),
+    "einsum": Signature(
+        meaning="the sum of products over the axes that the result lacks",
+        operands=("x",),
+        repeats=True,
+        options=(
+            Option(name="equation", kind="equation", required=True, meaning="letters of the axes, as in `bi,ij->bj`"),
+        ),
+    ),
     "mean": _unary("mean over axes", *REDUCTION),
     "sum": _unary("sum over axes", *REDUCTION),
     "max": _unary("greatest over axes", *REDUCTION),
@@ -144,10 +204,30 @@ CALLS: Mapping[str, Signature] = {
         _number("min", None, "the smallest value (default: no limit)"),
         _number("max", None, "the largest value (default: no limit)"),
     ),
-    "norm": _unary("Euclidean norm over axes", _axis(None, ALL_AXES)),
+    "norm": _unary("Euclidean norm over axes", *REDUCTION),
     "normalize": _unary("x divided by its Euclidean norm", _axis(-1)),
     "softmax": _unary("exp(x) divided by its sum", _axis(-1)),
     "logsumexp": _unary("log of the sum of exp(x) over axes", *REDUCTION),
+    "cumsum": _unary("the sum of all elements up to each along an axis", _axis(-1)),
+    "sort": Signature(
+        meaning="the elements in rising order along an axis, and the indices that they had",
+        operands=("x",),
+        options=(
+            _axis(-1),
+            Option(name="descending", kind="bool", default=False, meaning="whether the greatest comes first"),
+        ),
+        results=2,
+    ),
+    "topk": Signature(
+        meaning="the k greatest elements along an axis, in order, and their indices",
+        operands=("x",),
+        options=(
+            Option(name="k", kind="int", required=True, minimum=1.0, meaning="how many elements"),
+            _axis(-1),
+            Option(name="largest", kind="bool", default=True, meaning="whether the greatest are taken, or the least"),
+        ),
+        results=2,
+    ),
     "sigmoid": _unary("1 / (1 + exp(-x))"),
     "tanh": _unary("hyperbolic tangent"),
     "relu": _unary("max(0, x)"),
@@ -178,6 +258,41 @@ CALLS: Mapping[str, Signature] = {
     "permute": _unary(
         "axes in another order",
         Option(name="dims", kind="sizes", required=True, meaning="for each new axis, the old one"),
+    ),
+    "roll": _unary(
+        "elements moved along an axis, the last of them to the start",
+        Option(name="shifts", kind="int", required=True, meaning="by how many places"),
+        _axis(-1),
+    ),
+    "pad": _unary(
+        "elements added at both ends of the last axes",
+        Option(
+            name="pad",
+            kind="sizes",
+            required=True,
+            minimum=0.0,
+            meaning="how many before and after along the last axis, then along the one before it, and so on",
+        ),
+        Option(
+            name="method",
+            kind="choice",
+            default="constant",
+            choices=("constant", "reflect", "replicate"),
+            meaning="whether they are a number, a mirror image without the edge, or the edge",
+        ),
+        _number("value", 0.0, "the number that is added"),
+    ),
+    "interpolate": _unary(
+        "images of another height and width",
+        Option(name="size", kind="pair", default=None, minimum=1.0, meaning="the new height and width"),
+        Option(name="factor", kind="int", default=None, minimum=1.0, meaning="factor for height and width"),
+        Option(
+            name="method",
+            kind="choice",
+            default="nearest",
+            choices=("nearest", "bilinear"),
+            meaning="how new pixels are computed",
+        ),
     ),
     "one_hot": _unary(
         "1 at the class, 0 elsewhere, along a new last axis",
@@ -304,7 +419,7 @@ FUNCTIONS: Mapping[Family, Mapping[str, Signature]] = {
     "random": RANDOMS,
 }
 
-OTHER_NAMES: Mapping[str, str] = {"dim": "axis", "keepdim": "keepdims"}
+OTHER_NAMES: Mapping[str, str] = {"dim": "axis", "keepdim": "keepdims", "mode": "method"}
 """What PyTorch calls options of calls and losses; `render` and the docs use the names of the tables."""
 
 

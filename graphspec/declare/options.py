@@ -7,14 +7,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never, cast
 
+from graphspec.declare.equations import EquationError, read_equation
 from graphspec.declare.subscripts import SubscriptError, read_subscript
 
 OptionKind: TypeAlias = Literal[
-    "int", "number", "bool", "choice", "pair", "sizes", "shape", "axes", "index", "betas", "auto", "subscript"
+    "int",
+    "number",
+    "bool",
+    "choice",
+    "pair",
+    "sizes",
+    "shape",
+    "axes",
+    "index",
+    "betas",
+    "auto",
+    "subscript",
+    "equation",
 ]
 """int; number; true or false; one of ``choices``; int or [h, w]; int or a list of ints (sizes, axes), which may begin
-with `batch` (shape); an int (index); two numbers; ``auto``, true or false; a text for the brackets of ``x[...]``. Axes,
-indices and numbers may be nothing where nothing is the default."""
+with `batch` (shape); an int (index); two numbers; ``auto``, true or false; a text for the brackets of ``x[...]``, or of
+``einsum``. Axes, indices and numbers may be nothing where nothing is the default."""
 
 BATCH = "batch"
 """The size of a batch: that of the leading axis."""
@@ -83,7 +96,7 @@ def accepts(option: Option, value: object) -> bool:
         case "shape":
             rest = _items(value)[1:] if _items(value)[:1] in ([BATCH], (BATCH,)) else value
             return _accepts_ints(option, rest) and (_is_int(value) or len(_items(value)) > 0)
-        case "subscript":
+        case "subscript" | "equation":
             return not find_remedy(option, value)
         case _:
             assert_never(option.kind)
@@ -91,11 +104,13 @@ def accepts(option: Option, value: object) -> bool:
 
 def find_remedy(option: Option, value: object) -> str:
     """Return what to write instead of a value, where its kind says so; nothing for a value that the option takes."""
-    if option.kind == "subscript":
-        try:
+    try:
+        if option.kind == "subscript":
             read_subscript(value)
-        except SubscriptError as error:
-            return str(error)
+        if option.kind == "equation":
+            read_equation(value)
+    except (SubscriptError, EquationError) as error:
+        return str(error)
     return ""
 
 
@@ -122,6 +137,8 @@ def describe_option(option: Option) -> str:
             return "a whole number or a list of them, the first of which may be `batch`"
         case "subscript":
             return "integers, slices and `None`, as in `:, 0` or `1:, None`"
+        case "equation":
+            return "an equation, as in `bi,ij->bj`"
         case _:
             assert_never(option.kind)
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Literal, Unpack
 
 from graphspec.python.values import Fields, Number, Operand, Value, apply, apply_several, count_sections
 
@@ -101,6 +101,19 @@ def matmul(a: Operand, b: Operand, **fields: Unpack[Fields]) -> Value:
     return apply("matmul", "call", [a, b], {}, fields)
 
 
+def outer(a: Operand, b: Operand, **fields: Unpack[Fields]) -> Value:
+    """Apply `outer`: all products of an element of the vector a and one of the vector b."""
+    return apply("outer", "call", [a, b], {}, fields)
+
+
+def einsum(x: Operand, *more: Operand, equation: str, **fields: Unpack[Fields]) -> Value:
+    """Apply `einsum`: the sum of products over the axes that the result lacks.
+
+    equation: letters of the axes, as in `bi,ij->bj`
+    """
+    return apply("einsum", "call", [x, *more], {"equation": equation}, fields)
+
+
 def mean(
     x: Operand, *, axis: int | Sequence[int] | None = None, keepdims: bool | None = None, **fields: Unpack[Fields]
 ) -> Value:
@@ -184,12 +197,15 @@ def clip(x: Operand, *, min: Number | None = None, max: Number | None = None, **
     return apply("clip", "call", [x], {"min": min, "max": max}, fields)
 
 
-def norm(x: Operand, *, axis: int | Sequence[int] | None = None, **fields: Unpack[Fields]) -> Value:
+def norm(
+    x: Operand, *, axis: int | Sequence[int] | None = None, keepdims: bool | None = None, **fields: Unpack[Fields]
+) -> Value:
     """Apply `norm`: Euclidean norm over axes.
 
     axis: the axis or axes to reduce (default: all)
+    keepdims: keep axes of size 1 (default False)
     """
-    return apply("norm", "call", [x], {"axis": axis}, fields)
+    return apply("norm", "call", [x], {"axis": axis, "keepdims": keepdims}, fields)
 
 
 def normalize(x: Operand, *, axis: int | None = None, **fields: Unpack[Fields]) -> Value:
@@ -217,6 +233,37 @@ def logsumexp(
     keepdims: keep axes of size 1 (default False)
     """
     return apply("logsumexp", "call", [x], {"axis": axis, "keepdims": keepdims}, fields)
+
+
+def cumsum(x: Operand, *, axis: int | None = None, **fields: Unpack[Fields]) -> Value:
+    """Apply `cumsum`: the sum of all elements up to each along an axis.
+
+    axis: the axis to work along (default -1)
+    """
+    return apply("cumsum", "call", [x], {"axis": axis}, fields)
+
+
+def sort(
+    x: Operand, *, axis: int | None = None, descending: bool | None = None, **fields: Unpack[Fields]
+) -> tuple[Value, ...]:
+    """Apply `sort`: the elements in rising order along an axis, and the indices that they had.
+
+    axis: the axis to work along (default -1)
+    descending: whether the greatest comes first (default False)
+    """
+    return apply_several("sort", [x], {"axis": axis, "descending": descending}, fields, 2)
+
+
+def topk(
+    x: Operand, *, k: int, axis: int | None = None, largest: bool | None = None, **fields: Unpack[Fields]
+) -> tuple[Value, ...]:
+    """Apply `topk`: the k greatest elements along an axis, in order, and their indices.
+
+    k: how many elements
+    axis: the axis to work along (default -1)
+    largest: whether the greatest are taken, or the least (default True)
+    """
+    return apply_several("topk", [x], {"k": k, "axis": axis, "largest": largest}, fields, 2)
 
 
 def sigmoid(x: Operand, **fields: Unpack[Fields]) -> Value:
@@ -283,6 +330,49 @@ def permute(x: Operand, *, dims: int | Sequence[int], **fields: Unpack[Fields]) 
     dims: for each new axis, the old one
     """
     return apply("permute", "call", [x], {"dims": dims}, fields)
+
+
+def roll(x: Operand, *, shifts: int, axis: int | None = None, **fields: Unpack[Fields]) -> Value:
+    """Apply `roll`: elements moved along an axis, the last of them to the start.
+
+    shifts: by how many places
+    axis: the axis to work along (default -1)
+    """
+    return apply("roll", "call", [x], {"shifts": shifts, "axis": axis}, fields)
+
+
+def pad(
+    x: Operand,
+    *,
+    pad: int | Sequence[int],
+    method: Literal["constant", "reflect", "replicate"] | None = None,
+    value: Number | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `pad`: elements added at both ends of the last axes.
+
+    pad: how many before and after along the last axis, then along the one before it, and so on
+    method: whether they are a number, a mirror image without the edge, or the edge (default constant)
+    value: the number that is added (default 0)
+    """
+    return apply("pad", "call", [x], {"pad": pad, "method": method, "value": value}, fields)
+
+
+def interpolate(
+    x: Operand,
+    *,
+    size: int | Sequence[int] | None = None,
+    factor: int | None = None,
+    method: Literal["nearest", "bilinear"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `interpolate`: images of another height and width.
+
+    size: the new height and width
+    factor: factor for height and width
+    method: how new pixels are computed (default nearest)
+    """
+    return apply("interpolate", "call", [x], {"size": size, "factor": factor, "method": method}, fields)
 
 
 def one_hot(x: Operand, *, classes: int, **fields: Unpack[Fields]) -> Value:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Unpack
 
 from graphspec.python.values import Fields, Number, Operand, Value, apply
@@ -215,6 +216,162 @@ def nt_xent(
         "loss",
         [a, b],
         {"temperature": temperature, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def focal(
+    logits: Operand,
+    target: Operand,
+    *,
+    alpha: Number | None = None,
+    gamma: Number | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `focal`: binary cross-entropy of logits, less where they are right already.
+
+    alpha: weight of the target 1 (default 0.25)
+    gamma: how much less what is right counts (default 2)
+    """
+    return apply(
+        "focal",
+        "loss",
+        [logits, target],
+        {"alpha": alpha, "gamma": gamma, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def dice(
+    probabilities: Operand,
+    target: Operand,
+    *,
+    axis: int | Sequence[int] | None = None,
+    smooth: Number | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `dice`: 1 - twice the overlap of probabilities and target, divided by the sum of both.
+
+    axis: the axes to sum over (default: all but the first)
+    smooth: added above and below the bar (default 1e-07)
+    """
+    return apply(
+        "dice",
+        "loss",
+        [probabilities, target],
+        {"axis": axis, "smooth": smooth, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def gaussian_nll(
+    mean: Operand,
+    target: Operand,
+    variance: Operand,
+    *,
+    full: bool | None = None,
+    eps: Number | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `gaussian_nll`: minus the log-density of the target under a normal distribution.
+
+    full: whether the constant log(2 pi) / 2 is added (default False)
+    eps: the least variance (default 1e-06)
+    """
+    return apply(
+        "gaussian_nll",
+        "loss",
+        [mean, target, variance],
+        {"full": full, "eps": eps, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def poisson_nll(
+    rate: Operand,
+    target: Operand,
+    *,
+    log_input: bool | None = None,
+    full: bool | None = None,
+    eps: Number | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `poisson_nll`: minus the log-probability of a count under a Poisson distribution.
+
+    log_input: whether the logarithm of the rate is given (default True)
+    full: whether Stirling's estimate of log(target!) is added (default False)
+    eps: added to a rate before its logarithm (default 1e-08)
+    """
+    return apply(
+        "poisson_nll",
+        "loss",
+        [rate, target],
+        {"log_input": log_input, "full": full, "eps": eps, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def triplet_margin(
+    anchor: Operand,
+    positive: Operand,
+    negative: Operand,
+    *,
+    margin: Number | None = None,
+    swap: bool | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `triplet_margin`: how much nearer to the anchor than margin beyond the positive the negative is.
+
+    margin: how much farther the negative should be (default 1)
+    swap: whether the negative's distance is the lesser of two (default False)
+    """
+    return apply(
+        "triplet_margin",
+        "loss",
+        [anchor, positive, negative],
+        {"margin": margin, "swap": swap, "reduction": reduction},
+        {**fields, "weight": weight, "lazy": lazy},
+    )
+
+
+def ctc(
+    logits: Operand,
+    target: Operand,
+    input_lengths: Operand,
+    target_lengths: Operand,
+    *,
+    blank: int | None = None,
+    zero_infinity: bool | None = None,
+    reduction: Literal["mean", "sum", "none"] | None = None,
+    weight: Number | None = None,
+    lazy: Literal["scale", "none"] | None = None,
+    **fields: Unpack[Fields],
+) -> Value:
+    """Apply `ctc`: minus the log-probability of all alignments of a sequence of classes.
+
+    blank: the class between two classes, which is none itself (default 0)
+    zero_infinity: whether what has no alignment is left out (default False)
+    """
+    return apply(
+        "ctc",
+        "loss",
+        [logits, target, input_lengths, target_lengths],
+        {"blank": blank, "zero_infinity": zero_infinity, "reduction": reduction},
         {**fields, "weight": weight, "lazy": lazy},
     )
 

@@ -16,10 +16,11 @@ from pydantic import JsonValue
 
 from graphspec.declare.blocks import UseOp
 from graphspec.declare.data import SOURCE_MEANINGS
+from graphspec.declare.equations import EQUATION_PATTERN
 from graphspec.declare.fields import NAME_PATTERN, OP_PATTERN, PATH_PATTERN
 from graphspec.declare.formulas import FormulaOp
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.layers import LAYER_MEANINGS, LAYERS
+from graphspec.declare.layers import CONTAINERS, LAYER_MEANINGS, LAYERS
 from graphspec.declare.library import FUNCTIONS, Family, find_other_names
 from graphspec.declare.optimizers import OPTIMIZERS
 from graphspec.declare.options import BATCH, Option
@@ -99,20 +100,16 @@ def describe_training_sets() -> Json:
 
 def describe_layer() -> Json:
     """Return the schema of one layer: its name, or a mapping with one key."""
-    residual: Json = {
-        "type": "array",
-        "items": {"$ref": "#/$defs/Layer"},
-        "minItems": 1,
-    }
+    several: Json = {"type": "array", "items": {"$ref": "#/$defs/Layer"}, "minItems": 1}
     inner: dict[str, JsonValue] = {}
     for kind, options in LAYERS.items():
         full = describe_options(options)
         # Editors show the description of the alternative that is written.
         said = f"{_say(LAYER_MEANINGS[kind])} A value alone is `{options[0].name}`." if options else ""
         inner[kind] = {"anyOf": [{**describe_option(options[0]), "description": said}, full]} if options else full
-    inner["residual"] = residual
+    inner |= {"residual": several, "spectral_norm": {**several, "maxItems": 1}}
     inner = {kind: {**cast("Json", each), "description": _say(LAYER_MEANINGS[kind])} for kind, each in inner.items()}
-    bare = [kind for kind, options in LAYERS.items() if kind != "residual" and not any(o.required for o in options)]
+    bare = [kind for kind, options in LAYERS.items() if kind not in CONTAINERS and not any(o.required for o in options)]
     mapping: Json = {"type": "object", "properties": inner, "additionalProperties": False}
     return {
         "description": "A layer: `relu`, `{linear: 64}`, `{conv2d: {out: 32, kernel: 3}}` or `{residual: [...]}`.",
@@ -215,6 +212,8 @@ def _describe_kind(option: Option) -> Json:
             return {"anyOf": [whole, {**many, "prefixItems": [{"anyOf": [whole, {"const": BATCH}]}]}]}
         case "subscript":
             return {"anyOf": [whole, {"type": "string", "pattern": SUBSCRIPT_PATTERN}]}
+        case "equation":
+            return {"type": "string", "pattern": EQUATION_PATTERN}
         case _:
             assert_never(option.kind)
 

@@ -10,7 +10,7 @@ from compiler.ir.program import Gate, ModelDecl, Program
 from compiler.ir.value import Plain
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, EmitContext, Global
-from runtime.codegen.flow import DRAWING_LAYERS, has_layer
+from runtime.codegen.flow import draws_numbers
 from runtime.codegen.lower.accumulate import window_globals, window_registration
 from runtime.codegen.lower.evaluate import layer_stack
 from runtime.codegen.lower.metrics import construct_metric, registration
@@ -63,7 +63,7 @@ def emit_build(context: EmitContext) -> Block:
                 place=model.place,
             )
             for model in (program.models if context.needs.random else ())
-            if model.kind == "layers" and has_layer(model.layers, DRAWING_LAYERS)
+            if model.kind == "layers" and draws_numbers(model.layers)
         ),
         *dialect.last_lines(context, context.needs),
         *([Line(statement=registered)] if listed else []),

@@ -33,6 +33,8 @@ class Callee:
     """The callee's own defaults, by keyword: equal values are not passed."""
     positional: tuple[str, ...] = ()
     """Options that follow the operands without a keyword."""
+    before: tuple[str, ...] = ()
+    """Options before the operands."""
     first: tuple[str, ...] = ()
     """Options between the first operand and the others."""
     companions: tuple[str, ...] = ()
@@ -45,10 +47,11 @@ class Callee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A call: its path, the values after the first operand, those after all operands, and those by keyword."""
+    """A call: its path, the values before and after the first operand, those after all, and those by keyword."""
 
     path: str
     gathered: bool = False
+    before: tuple[Value, ...] = ()
     first: tuple[Value, ...] = ()
     positional: tuple[Value, ...] = ()
     keywords: Mapping[str, Value] = field(default_factory=dict[str, Value])
@@ -57,6 +60,12 @@ class Resolved:
 def loss(path: str, literal: str = "", **implied: Value) -> Callee:
     """Return a loss whose options are those of the callee; every loss is a mean unless it says otherwise."""
     return Callee(path=path, literal=literal, implied={"reduction": "mean", **implied})
+
+
+def recurrent(path: str) -> Callee:
+    """Return a recurrent layer."""
+    sizes = ("input_size", "hidden_size")
+    return Callee(path=path, positional=sizes, implied={"bidirectional": False, "last": False})
 
 
 INTERNAL: Mapping[str, Callee] = {
@@ -69,6 +78,16 @@ INTERNAL: Mapping[str, Callee] = {
 """What micro-batches need: definitions of every library."""
 WINDOW: Mapping[str, Value] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True}
 NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
+POSITIONAL = Callee(
+    path="PositionalEmbedding",
+    paths={("method", "sinusoidal"): "SinusoidalPositions", ("method", "learned"): "PositionalEmbedding"},
+    positional=("count", "features"),
+)
+ATTENTION = Callee(
+    path="MultiHeadAttention",
+    positional=("embed_dim", "num_heads"),
+    implied={"causal": False, "dropout": 0.0, "bias": True},
+)
 CHANNELS = ("in_channels", "out_channels", "kernel_size")
 """Defaults and positions of the options of layers."""
 
@@ -85,14 +104,15 @@ def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = Fal
         name: value if name not in SIZES or isinstance(value, tuple) else (value,)
         for name, value in {**callee.fills, **given}.items()
     }
-    placed = {*callee.first, *callee.positional}
+    placed = {*callee.before, *callee.first, *callee.positional}
     named = {callee.keywords.get(name, name): value for name, value in values.items() if name not in placed}
     passed = {name: value for name, value in named.items() if value is not None and callee.implied.get(name) != value}
     return Resolved(
         path=callee.literal if literal and callee.literal else chosen,
         gathered=callee.gathered,
+        before=tuple(values[name] for name in callee.before),
         first=tuple(values[name] for name in callee.first),
-        positional=tuple(values[name] for name in callee.positional),
+        positional=tuple(values[name] for name in callee.positional if name in values),
         keywords={**dict.fromkeys(callee.companions), **passed} if passed else {},
     )
 

@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.program import Function, LayerDecl, ModelDecl, Program
 from compiler.ir.value import Argument, Ref
+from graphspec.declare.layers import BUFFERED, draws
 from runtime.codegen.resources import find_functions, find_instructions
 
-MODAL_LAYERS = frozenset({"batch_norm", "dropout"})
-"""Built-in layers that behave differently in training and evaluation."""
 VIEWS = frozenset({"permute", "reshape", "slice", "split", "subscript"})
 """Calls that may share the memory of their operand."""
-DRAWING_LAYERS = frozenset({"dropout"})
-"""Built-in layers that draw random numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +81,17 @@ def is_modal(model: ModelDecl) -> bool:
         case "parameter":
             return False
         case "layers":
-            return has_layer(model.layers, MODAL_LAYERS)
+            return draws_numbers(model.layers) or has_layer(model.layers, BUFFERED)
 
 
 def has_layer(layers: tuple[LayerDecl, ...], kinds: frozenset[str]) -> bool:
     """Return whether one of the layers, or of those inside containers, is of one of the kinds."""
     return any(layer.kind in kinds or has_layer(layer.layers, kinds) for layer in layers)
+
+
+def draws_numbers(layers: tuple[LayerDecl, ...]) -> bool:
+    """Return whether one of the layers, or of those inside containers, draws random numbers."""
+    return any(draws(layer.kind, layer.options) or draws_numbers(layer.layers) for layer in layers)
 
 
 def find_modes(function: Function, program: Program) -> dict[str, bool]:

@@ -70,6 +70,8 @@ def _find_use(instruction: Forward | Evaluate, plan: Plan) -> tuple[str | None, 
     match name if instruction.function.builtin else "":
         case "cross_entropy" | "nll":
             return second, _find_size(first, options.get("axis", 1), plan), f"the target of {use}"
+        case "ctc":
+            return second, _find_size(first, -1, plan), f"the target of {use}"
         case "one_hot":
             classes = options.get("classes")
             return first, classes if isinstance(classes, int) else None, f"the classes of {use}"

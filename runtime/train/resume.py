@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias, cast
 
 from graphspec.declare.data import DataSource
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.layers import Layer
+from graphspec.declare.layers import BUFFERED, Layer, draws
 from graphspec.declare.ops import MODES, ForwardOp, RandomOp
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
@@ -39,7 +39,7 @@ Found: TypeAlias = Plain | Literal[Nothing.NOTHING]
 _DATA = frozenset(("batch", "shuffle", "drop_last", "seed", "path", "args"))
 """Fields of the training data that change its batches; a change of another field means other data."""
 
-_LAYER_NUMBERS = frozenset(("dropout", "leaky_relu", "elu", "layer_norm", "eps", "momentum"))
+_LAYER_NUMBERS = frozenset(("dropout", "leaky_relu", "elu", "layer_norm", "rms_norm", "eps", "momentum"))
 """Options of layers, and layers of one option, that no tensor's size depends on."""
 
 _SLOTS = frozenset(("name", "class", "centered", "momentum_form", "initial_accumulator_value"))
@@ -264,7 +264,7 @@ def _may_have_buffers(spec: GraphSpec, name: str) -> bool:
 
 
 def _has_buffers(layer: Layer) -> bool:
-    return layer.kind == "batch_norm" or any(map(_has_buffers, layer.layers))
+    return layer.kind in BUFFERED or any(map(_has_buffers, layer.layers))
 
 
 def _show(value: Found) -> str:
@@ -302,8 +302,8 @@ def compare_backends(old: str, new: str | None, spec: GraphSpec) -> Iterator[Cha
 
 
 def _drops(layer: Layer) -> bool:
-    """Return whether a layer is, or has inside, dropout."""
-    return layer.kind == "dropout" or any(map(_drops, layer.layers))
+    """Return whether a layer, or one inside it, draws random numbers."""
+    return draws(layer.kind, layer.options) or any(map(_drops, layer.layers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

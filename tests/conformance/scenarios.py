@@ -64,6 +64,7 @@ TIED = ("ties", "tie-alone", "tie-thawed")
 CLASSES = {
     "counts": {"label": 3},
     "losses": {"label": 4, "grid": 4},
+    "likelihoods": {"text": 3, "length": 3},
     "numbers": {"label": 3},
     "reductions": {"label": 4},
     "calls": {"label": 4, "places": 4},

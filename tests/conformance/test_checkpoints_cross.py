@@ -71,9 +71,30 @@ def spec(rule: str = OPTIMIZERS["adam"], more: str = "", dropout: float = 0.0) -
     return (text.removesuffix("}\n") if more.startswith(",") else text) + more
 
 
+SEQUENCES = """
+graphspec: 1
+name: sequences
+inputs: {x: {shape: [batch, 6]}, y: {shape: [batch, 2]}}
+models:
+  net:
+    layers:
+      - {spectral_norm: [{linear: 6}]}
+      - {reshape: [2, 3]}
+      - positional
+      - {multi_head_attention: {heads: 1, causal: true, dropout: 0.2}}
+      - {lstm: 2}
+      - {gru: {size: 2, last: true}}
+    optimizer: {name: adam, lr: 0.01}
+ops:
+  out: {forward: net, inputs: x}
+  loss: {loss: mse, inputs: [out, y]}
+  step: {update: net, loss: loss}
+outputs: [loss]
+"""
 SCENARIOS = (
     *(Scenario(name=name, source=spec(rule)) for name, rule in OPTIMIZERS.items()),
     *(Scenario(name=name, source=spec(more=more, dropout=0.5 * (name == "draws"))) for name, more in FEATURES.items()),
+    Scenario(name="sequences", source=SEQUENCES),
     Scenario(name="td3", source=EXAMPLES / "td3" / "td3.yaml", settings=("vars.width=8",)),
     Scenario(name="ema-classifier", source=EXAMPLES / "ema-classifier" / "ema-classifier.yaml", classes={"label": 10}),
 )

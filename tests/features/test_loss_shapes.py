@@ -17,10 +17,10 @@ from compiler.types.infer import infer_call
 from graphspec import SpecError, load
 from tests.features.steps import build_step, weights
 
-ELEMENTWISE = ("mse", "l1", "huber", "hinge", "bce", "bce_with_logits")
+ELEMENTWISE = ("mse", "l1", "huber", "hinge", "bce", "bce_with_logits", "focal", "poisson_nll")
 OF_CLASSES = (("cross_entropy", "float32"), ("cross_entropy", "int64"), ("nll", "int64"))
 OF_AXIS = (("kl_div", "float32"), *OF_CLASSES)
-OPEN_RANK = (*((each, "float32") for each in (*ELEMENTWISE, "cosine", "nt_xent")), *OF_AXIS)
+OPEN_RANK = (*((each, "float32") for each in (*ELEMENTWISE, "cosine", "dice", "nt_xent")), *OF_AXIS)
 """Losses, and the type of their second operand."""
 SHAPES = ((), (4,), (4, 1), (1, 4), (4, 4))
 ANY = """

@@ -29,6 +29,7 @@ TYPES = {
     "betas": "Sequence[Number]",
     "auto": 'bool | Literal["auto"]',
     "subscript": "int | str",
+    "equation": "str",
 }
 NAMED = {name: each for name, each in CALLS.items() if name not in ("slice", "subscript")}
 """Values have brackets for these: `x[:, 1:3]`."""
@@ -94,14 +95,16 @@ def write_function(name: str, signature: Signature, family: str) -> Iterator[str
     if family == "metric":
         rest.append("reset: int | str | None = None")
     star = ["*"] if rest and not signature.repeats else []
-    several = any(option.name == "sections" for option in signature.options)
+    sections = any(option.name == "sections" for option in signature.options)
+    several = sections or signature.results > 1
     result = "tuple[Value, ...]" if several else "Value"
     parameters = ", ".join([*operands, *star, *rest, "**fields: Unpack[Fields]"])
     yield f"def {name}({parameters}) -> {result}:"
     yield from write_docstring(f"Apply `{name}`: {signature.meaning}", signature.options, "    ")
     options, inputs = write_dict(signature.options), f"[{', '.join(given)}]"
     if several:
-        yield f'    return apply_several("{name}", {inputs}, {options}, fields, count_sections(sections))'
+        count = "count_sections(sections)" if sections else signature.results
+        yield f'    return apply_several("{name}", {inputs}, {options}, fields, {count})'
     elif family == "call":
         yield f'    return apply("{name}", "call", {inputs}, {options}, fields)'
     elif family == "loss":

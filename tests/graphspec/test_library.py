@@ -34,6 +34,7 @@ def test_what_is_not_built_is_not_in_the_library():
 
 
 def test_the_library_has_the_losses_and_metrics_of_the_language():
-    losses = "cross_entropy nll bce bce_with_logits mse l1 huber kl_div hinge cosine nt_xent wasserstein super_loss"
+    losses = "cross_entropy nll bce bce_with_logits mse l1 huber kl_div hinge cosine nt_xent focal dice gaussian_nll "
+    losses += "poisson_nll triplet_margin ctc wasserstein super_loss"
     assert list(FUNCTIONS["loss"]) == losses.split()
     assert list(FUNCTIONS["metric"]) == ["accuracy", "mean"]

@@ -39,9 +39,10 @@ def test_what_is_no_layer_is_refused(written):
         Layer.model_validate(written)
 
 
-def test_the_language_has_its_23_layers():
-    names = """linear conv2d conv_transpose2d batch_norm layer_norm group_norm embedding dropout flatten reshape
-    avg_pool max_pool global_avg_pool upsample residual relu leaky_relu gelu silu elu tanh sigmoid softmax identity"""
+def test_the_language_has_its_32_layers():
+    names = """linear conv1d conv2d conv_transpose2d batch_norm instance_norm layer_norm rms_norm group_norm
+    spectral_norm positional multi_head_attention lstm gru embedding dropout flatten reshape avg_pool max_pool
+    global_avg_pool upsample residual relu leaky_relu gelu silu elu tanh sigmoid softmax identity"""
     assert list(LAYERS) == names.split()
 
 

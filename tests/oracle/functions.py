@@ -178,6 +178,89 @@ def logsumexp(n: Numbers, x: Array, axis: int | Sequence[int] | None = None, kee
     return n.apply("log", n.sum(n.apply("exp", x), all_axes(x, axis), keep=keepdims))
 
 
+def running(n: Numbers, x: Array, axis: int = -1) -> Array:
+    """Return the sum of all elements up to each along an axis: the product with a triangle of ones."""
+    axis = beyond(axis) % x.ndim
+    return apply_matrix(n, x, np.tri(x.shape[axis]), axis)
+
+
+def apply_matrix(n: Numbers, x: Array, matrix: np.ndarray, axis: int) -> Array:
+    """Return the products of a matrix and all vectors along an axis of the array."""
+    order = [*(one for one in range(x.ndim) if one != axis), axis]
+    moved = n.einsum("p...i,poi->p...o", n.permute(x, order), n.lift(matrix[None]))
+    return n.permute(moved, [order.index(one) for one in range(x.ndim)])
+
+
+def sort(n: Numbers, x: Array, axis: int = -1, descending: bool = False) -> list[Array]:
+    """Return the elements in order along an axis, and where each was; equal ones stay as they were."""
+    axis = beyond(axis) % x.ndim
+    order = n.argsort(-x if descending else x, axis)
+    return [n.pick(x, order, axis), order]
+
+
+def topk(n: Numbers, x: Array, k: int = 1, axis: int = -1, largest: bool = True) -> list[Array]:
+    """Return the first elements of those in order, and where each was."""
+    return [_cut(each, 0, k, beyond(axis) % x.ndim) for each in sort(n, x, axis, largest)]
+
+
+def einsum(n: Numbers, *factors: Array, equation: str = "") -> Array:
+    """Return the sum of products, factor by factor; what is summed is summed at the end."""
+    written, result = equation.replace(" ", "").split("->")
+    axes, found = "p", n.lift(np.ones(1))
+    for letters, factor in zip(written.split(","), factors, strict=True):
+        both = axes + "".join(each for each in letters if each not in axes)
+        axes, found = both, n.einsum(f"{axes},p{letters}->{both}", found, factor)
+    gone = tuple(index for index, each in enumerate(axes) if each not in f"p{result}")
+    left = [each for each in axes if each in f"p{result}"]
+    return n.permute(n.sum(found, gone) if gone else found, [left.index(each) for each in f"p{result}"])
+
+
+def roll(n: Numbers, x: Array, shifts: int = 0, axis: int = -1) -> Array:
+    """Return the elements moved along an axis: the last of them come first."""
+    axis = beyond(axis) % x.ndim
+    at = -shifts % x.shape[axis]
+    return n.join([_cut(x, at, None, axis), _cut(x, 0, at, axis)], axis)
+
+
+def surround(n: Numbers, x: Array, pad: Sequence[int] = (), method: str = "constant", value: float = 0.0) -> Array:
+    """Return x with more elements at both ends of its last axes: a number, or what NumPy takes for it."""
+    for index in range(len(pad) // 2):
+        axis, size = x.ndim - 1 - index, x.shape[-1 - index]
+        both = pad[2 * index : 2 * index + 2]
+        if method == "constant":
+            ends = [n.lift(np.full((1, *x.shape[1:axis], width, *x.shape[axis + 1 :]), float(value))) for width in both]
+            x = n.join([ends[0], x, ends[1]], axis)
+        else:
+            places = np.pad(np.arange(size), both, "edge" if method == "replicate" else method)
+            x = apply_matrix(n, x, np.eye(size)[places], axis)
+    return x
+
+
+def resample(n: Numbers, x: Array, size: object = None, factor: int | None = None, method: str = "nearest") -> Array:
+    """Return images of another height and width; what each pixel is made of is in two small matrices."""
+    for axis in (3, 4):
+        old = x.shape[axis]
+        new = old * factor if factor else (size if isinstance(size, int) else size[axis - 3])
+        x = apply_matrix(n, x, weigh_nearest(old, new) if method == "nearest" else weigh_linear(old, new), axis)
+    return x
+
+
+def weigh_nearest(old: int, new: int) -> np.ndarray:
+    """Return the matrix that takes for element k the one at k old / new, rounded down."""
+    return np.eye(old)[np.arange(new) * old // new]
+
+
+def weigh_linear(old: int, new: int) -> np.ndarray:
+    """Return the matrix of linear interpolation: element k stands at (k + 1/2) old / new - 1/2, within the ends."""
+    found = np.zeros((new, old))
+    for k in range(new):
+        place = min(max((k + 0.5) * old / new - 0.5, 0.0), old - 1.0)
+        low = min(int(place), old - 2) if old > 1 else 0
+        found[k, low] += 1 - (place - low)
+        found[k, min(low + 1, old - 1)] += place - low
+    return found
+
+
 CALLS: Mapping[str, Function] = {
     "add": lambda n, *x: total(n.align(*x)),
     "sub": lambda n, a, b: _minus(*n.align(a, b)),
@@ -197,6 +280,8 @@ CALLS: Mapping[str, Function] = {
     "logical_or": combine(operator.or_),
     "logical_not": lambda n, x: n.real(x) == 0,
     "matmul": matmul,
+    "outer": lambda n, a, b: n.einsum("pi,pj->pij", a, b),
+    "einsum": einsum,
     "mean": lambda n, x, axis=None, keepdims=False: n.mean(x, all_axes(x, axis), keep=keepdims),
     "sum": lambda n, x, axis=None, keepdims=False: n.sum(x, all_axes(x, axis), keep=keepdims),
     "max": greatest,
@@ -208,10 +293,13 @@ CALLS: Mapping[str, Function] = {
     "abs": absolute,
     "sign": sign,
     "clip": clip,
-    "norm": lambda n, x, axis=None: length(n, x, all_axes(x, axis)),
+    "norm": lambda n, x, axis=None, keepdims=False: length(n, x, all_axes(x, axis), keep=keepdims),
     "normalize": normalize,
     "softmax": softmax,
     "logsumexp": logsumexp,
+    "cumsum": running,
+    "sort": sort,
+    "topk": topk,
     "sigmoid": sigmoid,
     "tanh": lambda n, x: n.apply("tanh", x),
     "relu": relu,
@@ -225,6 +313,9 @@ CALLS: Mapping[str, Function] = {
         (x.shape[0], *(x.shape[1] if one == "batch" else one for one in shape))
     ),
     "permute": lambda n, x, dims=(): n.permute(x, [0, *[one + 1 for one in dims]]),
+    "roll": roll,
+    "pad": surround,
+    "interpolate": resample,
     "where": where,
     "lerp": lambda n, a, b, weight: _mix(*n.align(a, b, weight)),
     "stop": lambda n, x: x,
@@ -298,6 +389,57 @@ def _nt_xent(n: Numbers, a: Array, b: Array, temperature: float = 0.5) -> Array:
     return stack(n, *listed)
 
 
+def _focal(n: Numbers, x: Array, t: Array, alpha: float = 0.25, gamma: float = 2.0) -> Array:
+    p = sigmoid(n, x)
+    right = t * p + (1 - t) * (1 - p)
+    return (alpha * t + (1 - alpha) * (1 - t)) * n.apply("exp", gamma * n.apply("log", 1 - right)) * _logits(n, x, t)
+
+
+def _dice(n: Numbers, p: Array, t: Array, axis: int | Sequence[int] | None = None, smooth: float = 1e-7) -> Array:
+    axes = tuple(range(2, p.ndim)) if axis is None else all_axes(p, axis)
+    return 1 - (2 * n.sum(p * t, axes) + smooth) / (n.sum(p, axes) + n.sum(t, axes) + smooth)
+
+
+def _gaussian(n: Numbers, m: Array, t: Array, v: Array, full: bool = False, eps: float = 1e-6) -> Array:
+    if (n.real(v) < eps).any():
+        raise DegenerateError("a variance that is held up has the gradient of another function")
+    return (n.apply("log", v) + (m - t) * (m - t) / v + (math.log(2 * math.pi) if full else 0.0)) / 2
+
+
+def _poisson(n: Numbers, x: Array, t: Array, log_input: bool = True, full: bool = False, eps: float = 1e-8) -> Array:
+    found = n.apply("exp", x) - t * x if log_input else x - t * n.apply("log", x + eps)
+    large = n.where(n.real(t) > 1, t, t * 0 + 1)
+    stirling = large * n.apply("log", large) - large + n.apply("log", 2 * math.pi * large) / 2
+    return found + n.where(n.real(t) > 1, stirling, stirling * 0) if full else found
+
+
+def _triplet(n: Numbers, a: Array, p: Array, q: Array, margin: float = 1.0, swap: bool = False) -> Array:
+    last = (a.ndim - 1,)
+    near, far, between = (length(n, one - other + 1e-6, last) for one, other in ((a, p), (a, q), (p, q)))
+    return relu(n, near - (minimum(n, far, between) if swap else far) + margin)
+
+
+def _ctc(
+    n: Numbers, x: Array, target: Array, times: Array, lengths: Array, blank: int = 0, zero_infinity: bool = False
+) -> Array:
+    """Return -log of the probability of all alignments, sample by sample: the sum over all ways, step by step."""
+    chances, found = softmax(n, x), []
+    for row in range(x.shape[1]):
+        classes = [int(each) for each in np.asarray(target)[0, row, : int(np.asarray(lengths)[0, row])]]
+        path = [blank, *(each for one in classes for each in (one, blank))]
+        held = [chances[:, row, 0, 0] * 0 + (place == 0) for place in range(len(path))]
+        for time in range(int(np.asarray(times)[0, row])):
+            skips = [place > 1 and path[place] not in (blank, path[place - 2]) for place in range(len(path))]
+            sources = [[place, *[place - 1] * (place > 0), *[place - 2] * skips[place]] for place in range(len(path))]
+            sums = [total([held[one] for one in each]) for each in sources]
+            held = [each * chances[:, row, time, path[place]] for place, each in enumerate(sums)]
+        ends = total(held[-2:])
+        if (n.real(ends) == 0).any():
+            raise DegenerateError("a target without an alignment has no gradient")
+        found.append(-n.apply("log", ends))
+    return stack(n, *found)
+
+
 LOSSES: Mapping[str, Function] = {
     "mse": lambda n, x, y: (x - y) * (x - y),
     "l1": lambda n, x, y: absolute(n, x - y),
@@ -310,6 +452,12 @@ LOSSES: Mapping[str, Function] = {
     "hinge": lambda n, score, y: relu(n, 1 - y * score),
     "cosine": _cosine,
     "nt_xent": _nt_xent,
+    "focal": _focal,
+    "dice": _dice,
+    "gaussian_nll": _gaussian,
+    "poisson_nll": _poisson,
+    "triplet_margin": _triplet,
+    "ctc": _ctc,
     "wasserstein": lambda n, score, sign=1.0: sign * score,
 }
 """The elements of every loss."""
@@ -347,15 +495,20 @@ def require_equal(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
 
 
 def loss(n: Numbers, name: str, operands: Sequence[Array], reduction: str, options: Mapping[str, object]) -> Array:
-    """Return a loss of operands; a number among them stands for a tensor filled with it. kl_div's mean is over rows."""
+    """Return a loss of operands; a number among them stands for a tensor filled with it. kl_div's mean is over rows.
+
+    ctc's mean is that of losses by the lengths of their targets.
+    """
     if name in users.LOSSES:
         return users.LOSSES[name](n, *operands, **options)
-    if name not in ("cross_entropy", "nll"):
+    if name not in ("cross_entropy", "nll", "ctc"):
         require_equal(name, [each.shape[1:] for each in operands])
         operands = n.align(*operands)
     elements = LOSSES[name](n, *operands, **options)
     if reduction == "none":
         return elements
+    if name == "ctc" and reduction == "mean":
+        elements = elements / n.lift(np.maximum(np.asarray(operands[3]), 1).astype(np.float64))
     whole = n.sum(elements, all_axes(elements))
     count = elements.shape[1] if name == "kl_div" else math.prod(elements.shape[1:])
     return whole if reduction == "sum" else whole / count

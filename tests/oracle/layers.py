@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from graphspec.declare.layers import Layer
-from tests.oracle.functions import greatest, relu, sigmoid, softmax
+from tests.oracle.functions import greatest, relu, sigmoid, softmax, surround, total, weigh_linear, weigh_nearest
 from tests.oracle.numbers import Array, Numbers
 
 Tensors = Mapping[str, Array]
@@ -72,6 +72,8 @@ class Call:
     def _run(self, layer: Layer, x: Array, name: str) -> Array:
         if layer.kind == "residual":
             return x + self.run(layer.layers, x, f"{name}.")
+        if layer.kind == "spectral_norm":
+            return self._spectral_norm(layer, x, name)
         options = read_options(layer)
         if layer.kind in ACTIVATIONS:
             return ACTIVATIONS[layer.kind](self.numbers, x, **options)
@@ -102,6 +104,31 @@ class Call:
         weight = self._get(name, "weight")
         formula = "pbi,poi->pbo" if x.ndim == 3 else "pbki,poi->pbko"
         return self._bias(self.numbers.einsum(formula, x, weight), name, x.ndim - 1)
+
+    def _conv1d(
+        self,
+        x: Array,
+        name: str,
+        out: int,
+        kernel: int,
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> Array:
+        """Return the sum over taps of what each sees, along the last axis, times its weight."""
+        n, weight = self.numbers, self._get(name, "weight")
+        x, parts = surround(n, x, (padding, padding)), []
+        last = (x.shape[3] - dilation * (kernel - 1) - 1) // stride * stride
+        inner, outer = x.shape[2] // groups, out // groups
+        for g in range(groups):
+            given = x[:, :, g * inner : (g + 1) * inner]
+            taps = [given[..., k * dilation : k * dilation + last + 1 : stride] for k in range(kernel)]
+            mine = weight[:, g * outer : (g + 1) * outer]
+            seen = [n.einsum("pbcl,poc->pbol", tap, mine[..., k]) for k, tap in enumerate(taps)]
+            parts.append(total(seen))
+        return self._bias(n.join(parts, 2), name, 2)
 
     def _conv2d(
         self,
@@ -159,7 +186,7 @@ class Call:
         """Return every row and column made of those it stands between: all weights are in two small matrices."""
         weigh = weigh_nearest if mode == "nearest" else weigh_linear
         for axis, formula in ((3, "pbchw,pkh->pbckw"), (4, "pbchw,pkw->pbchk")):
-            x = self.numbers.einsum(formula, x, self.numbers.lift(weigh(x.shape[axis], factor)[None]))
+            x = self.numbers.einsum(formula, x, self.numbers.lift(weigh(x.shape[axis], factor * x.shape[axis])[None]))
         return x
 
     def _batch_norm(self, x: Array, name: str, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> Array:
@@ -184,6 +211,109 @@ class Call:
 
     def _layer_norm(self, x: Array, name: str, eps: float = 1e-5) -> Array:
         return self._scale(_standard(self.numbers, x, (x.ndim - 1,), eps), name, x.ndim - 1)
+
+    def _instance_norm(self, x: Array, name: str, eps: float = 1e-5, affine: bool = False) -> Array:
+        return self._scale(_standard(self.numbers, x, tuple(range(3, x.ndim)), eps), name, 2)
+
+    def _rms_norm(self, x: Array, name: str, eps: float = 1e-5) -> Array:
+        n = self.numbers
+        return self._scale(x / n.apply("sqrt", n.mean(x * x, (x.ndim - 1,), keep=True) + eps), name, x.ndim - 1)
+
+    def _spectral_norm(self, layer: Layer, x: Array, name: str) -> Array:
+        """Return what the layer inside makes of x with its weight divided by u W v; u and v are constants."""
+        n, (inner,), key = self.numbers, layer.layers, f"{name}.0.weight"
+        weight = self.parameters[key]
+        turned = n.permute(weight, [0, 2, 1, 3, 4]) if inner.kind == "conv_transpose2d" else weight
+        matrix = turned.reshape((*turned.shape[:2], -1))
+        v = _unit(n, n.einsum("pij,pi->pj", n.real(matrix), self.buffers[f"{name}.u"]))
+        u = _unit(n, n.einsum("pij,pj->pi", n.real(matrix), v))
+        u, v = (n.lift(np.asarray(n.settled(each))) for each in (u, v))
+        if self.train:
+            self.written[f"{name}.u"] = u
+        value = n.sum(n.einsum("pij,pj->pi", matrix, v) * u, (1,))
+        divided = weight / value.reshape((-1, *[1] * (weight.ndim - 1)))
+        return replace(self, parameters={**self.parameters, key: divided}).run(layer.layers, x, f"{name}.")
+
+    def _positional(self, x: Array, name: str, count: int | None = None, method: str = "learned") -> Array:
+        n, (positions, features) = self.numbers, x.shape[2:]
+        if method == "learned":
+            return x + self._get(name, "weight")[:, None, :positions]
+        table = np.zeros((positions, features))
+        for p in range(positions):
+            for i in range(features):
+                angle = p / 10000 ** (2 * (i // 2) / features)
+                table[p, i] = math.cos(angle) if i % 2 else math.sin(angle)
+        return x + n.lift(table[None, None])
+
+    def _multi_head_attention(
+        self, x: Array, name: str, heads: int, causal: bool = False, dropout: float = 0.0, bias: bool = True
+    ) -> Array:
+        """Return the attention head by head, with the softmax over the positions that may be seen."""
+        n, width = self.numbers, x.shape[3] // heads
+        parts = n.einsum("pbti,poi->pbto", x, self._get(name, "in_proj_weight"))
+        if bias:
+            parts = parts + self._get(name, "in_proj_bias")[:, None, None]
+        kept = np.ones((x.shape[1], heads, x.shape[2], x.shape[2]))
+        if self.train and dropout > 0:
+            kept = self.mask(kept.shape, dropout) / (1 - dropout)
+        ends = []
+        for head in range(heads):
+            q, k, v = (parts[..., (i * heads + head) * width : (i * heads + head + 1) * width] for i in range(3))
+            scores = n.einsum("pbtd,pbsd->pbts", q, k) / math.sqrt(width)
+            if causal:
+                later = np.triu(np.ones(scores.shape[2:]), 1) > 0
+                scores = scores + n.lift(np.where(later, -np.inf, 0.0)[None, None])
+            shares = softmax(n, scores) * n.lift(kept[None, :, head])
+            ends.append(n.einsum("pbts,pbsd->pbtd", shares, v))
+        found = n.einsum("pbti,poi->pbto", n.join(ends, 3), self._get(name, "out_proj.weight"))
+        return found + self._get(name, "out_proj.bias")[:, None, None] if bias else found
+
+    def _lstm(self, x: Array, name: str, **options: object) -> Array:
+        n = self.numbers
+
+        def go_on(given: Array, hidden: Array, _: Array, cell: Array, size: int) -> tuple[Array, Array]:
+            entry, forget, fresh, leave = cut(given + hidden, size)
+            cell = sigmoid(n, forget) * cell + sigmoid(n, entry) * n.apply("tanh", fresh)
+            return sigmoid(n, leave) * n.apply("tanh", cell), cell
+
+        return self._recur(x, name, go_on, **options)
+
+    def _gru(self, x: Array, name: str, **options: object) -> Array:
+        n = self.numbers
+
+        def go_on(given: Array, hidden: Array, state: Array, cell: Array, size: int) -> tuple[Array, Array]:
+            (reset, update, fresh), (reset_too, update_too, fresh_too) = cut(given, size), cut(hidden, size)
+            keep = sigmoid(n, update + update_too)
+            new = n.apply("tanh", fresh + sigmoid(n, reset + reset_too) * fresh_too)
+            return new + keep * (state - new), cell
+
+        return self._recur(x, name, go_on, **options)
+
+    def _recur(
+        self,
+        x: Array,
+        name: str,
+        go_on: Callable[..., tuple[Array, Array]],
+        size: int = 1,
+        bidirectional: bool = False,
+        last: bool = False,
+    ) -> Array:
+        """Return the states position by position; a step gets what the gates see, and the state and cell before."""
+        n, positions, sides = self.numbers, x.shape[2], []
+        for side in ("", "_reverse")[: 1 + bidirectional]:
+            weight, other, offset, more = (
+                self._get(name, f"{part}_l0{side}") for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+            )
+            state = cell = n.lift(np.zeros((1, x.shape[1], size)))
+            found: list[Array] = []
+            for position in reversed(range(positions)) if side else range(positions):
+                given = n.einsum("pbi,poi->pbo", x[:, :, position], weight) + offset[:, None]
+                hidden = n.einsum("pbi,poi->pbo", state, other) + more[:, None]
+                state, cell = go_on(given, hidden, state, cell, size)
+                found.append(state)
+            ordered = found[::-1] if side else found
+            sides.append(found[-1] if last else n.join([one[:, :, None] for one in ordered], 2))
+        return n.join(sides, sides[0].ndim - 1)
 
     def _group_norm(self, x: Array, name: str, groups: int, eps: float = 1e-5) -> Array:
         grouped = x.reshape((*x.shape[:2], groups, -1))
@@ -264,20 +394,14 @@ def _surround(n: Numbers, x: Array, margins: Sequence[int]) -> Array:
     return x
 
 
-def weigh_nearest(size: int, factor: int) -> np.ndarray:
-    """Return the matrix that repeats every element ``factor`` times."""
-    return np.repeat(np.eye(size), factor, axis=0)
+def cut(x: Array, size: int) -> list[Array]:
+    """Return the parts of one size along the last axis."""
+    return [x[..., start : start + size] for start in range(0, x.shape[-1], size)]
 
 
-def weigh_linear(size: int, factor: int) -> np.ndarray:
-    """Return the matrix of linear interpolation: element k stands at (k + 1/2) / factor - 1/2, kept within the ends."""
-    found = np.zeros((size * factor, size))
-    for k in range(size * factor):
-        place = min(max((k + 0.5) / factor - 0.5, 0.0), size - 1.0)
-        low = min(int(place), size - 2) if size > 1 else 0
-        found[k, low] += 1 - (place - low)
-        found[k, min(low + 1, size - 1)] += place - low
-    return found
+def _unit(n: Numbers, x: Array) -> Array:
+    """Return vectors of length 1."""
+    return x / n.apply("sqrt", n.sum(x * x, (1,), keep=True))
 
 
 def _standard(n: Numbers, x: Array, axes: tuple[int, ...], eps: float) -> Array:
@@ -294,5 +418,5 @@ def walk(layers: Sequence[Layer], path: str = "") -> Iterator[tuple[str, Layer]]
 
 
 def has_buffers(layers: Sequence[Layer]) -> bool:
-    """Return whether some layer is BatchNorm."""
-    return any(layer.kind == "batch_norm" for _, layer in walk(layers))
+    """Return whether some layer has buffers."""
+    return any(layer.kind in ("batch_norm", "spectral_norm") for _, layer in walk(layers))

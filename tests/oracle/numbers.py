@@ -72,6 +72,14 @@ class Numbers(ABC):
     def argmax(self, x: Array, axis: int) -> Array:
         """Return the index of the greatest element along an axis, which stays with size 1."""
 
+    @abstractmethod
+    def settled(self, x: Array) -> np.ndarray:
+        """Return the numbers alone, without derivatives."""
+
+    @abstractmethod
+    def argsort(self, x: Array, axis: int) -> Array:
+        """Return the indices of the elements in rising order along an axis; equal ones stay as they were."""
+
     def mean(self, x: Array, axes: tuple[int, ...], *, keep: bool = False) -> Array:
         """Return the mean over axes."""
         return self.sum(x, axes, keep=keep) / math.prod(x.shape[axis] for axis in axes)
@@ -141,3 +149,11 @@ class Reals(Numbers):
     def argmax(self, x: Array, axis: int) -> Array:
         """Return the index of the greatest element."""
         return x.real.argmax(axis=axis, keepdims=True)
+
+    def argsort(self, x: Array, axis: int) -> Array:
+        """Return the indices of the elements in rising order."""
+        return np.argsort(x.real, axis=axis, kind="stable")
+
+    def settled(self, x: Array) -> np.ndarray:
+        """Return the real part."""
+        return x.real

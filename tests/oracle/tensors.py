@@ -62,3 +62,11 @@ class Tensors(Numbers):
     def argmax(self, x: Array, axis: int) -> Array:
         """Return the index of the greatest element."""
         return x.argmax(dim=axis, keepdim=True)
+
+    def argsort(self, x: Array, axis: int) -> Array:
+        """Return the indices of the elements in rising order."""
+        return x.argsort(dim=axis, stable=True)
+
+    def settled(self, x: Array) -> np.ndarray:
+        """Return a copy without a graph."""
+        return x.detach().numpy().copy()

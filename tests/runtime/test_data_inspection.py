@@ -112,6 +112,10 @@ def test_inputs_that_are_missing_are_left_to_the_step(inspector):
         ("a: {call: one_hot, inputs: y, args: {classes: 6}}", {"words": 30, "y": 6, "z": None}),
         ("a: {loss: nll, inputs: [x, y]}", {"words": 30, "y": 5, "z": None}),
         ("a: {loss: cross_entropy, inputs: [x, y], args: {axis: -1}}", {"words": 30, "y": 5, "z": None}),
+        (
+            "h: {call: reshape, inputs: x, args: {shape: [-1, 1, 5]}}\n  b: {loss: ctc, inputs: [h, z, y, y]}",
+            {"words": 30, "y": None, "z": 5},
+        ),
         ("a: {call: gather, inputs: [x, z]}", {"words": 30, "y": None, "z": 5}),
         (f"{FLAT}\n  b: {{loss: nll, inputs: [x, a]}}", {"words": 30, "y": None, "z": 5}),
         ("a: {call: max, inputs: x}", {"words": 30, "y": None, "z": None}),

@@ -28,11 +28,11 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitSco
             axis = {"axis": setting(instruction.options["axis"], scope)} if "axis" in instruction.options else {}
             shares = {} if name == "cross_entropy" else {"shares": syntax.constant(False)}
             checked = syntax.call("matched_classes", *operands, **axis, **shares)
+            operands = [syntax.spread(checked)]
         else:
-            checked = syntax.call("matched", *operands, *map(syntax.constant, AXES.get(name, ())))
-        operands = [syntax.spread(checked)]
+            operands = _match(instruction, operands)
     first, *rest = [syntax.sequence(operands)] if call.gathered else operands
-    between = [setting(value, scope) for value in call.first]
+    before, between = ([setting(value, scope) for value in each] for each in (call.before, call.first))
     # `batch` in a shape is the size of the first operand's leading axis.
     rows = syntax.item(scope.dialect.shape(first), syntax.constant(0))
     after = [
@@ -42,10 +42,28 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitSco
         for value in call.positional
     ]
     keywords = {name: setting(value, scope) for name, value in call.keywords.items()}
-    return syntax.call(call.path, first, *between, *rest, *after, **keywords)
+    return syntax.call(call.path, *before, first, *between, *rest, *after, **keywords)
 
 
-AXES: Mapping[str, tuple[int, ...]] = {"cosine": (1,), "kl_div": (2,), "nt_xent": (2, 2)}
+def _match(instruction: Evaluate, operands: list[ast.expr]) -> list[ast.expr]:
+    """Return the operands of a loss with a check that they have one shape: ``*matched(out, y)``.
+
+    Of three, the others are compared with the first that is no number: ``a, matched(a, p, 1)[1], matched(a, n, 1)[1]``.
+    """
+    axes = [syntax.constant(count) for count in AXES.get(instruction.function.name, ())]
+    if len(operands) == 2:
+        return [syntax.spread(syntax.call("matched", *operands, *axes))]
+    places = [at for at, each in enumerate(instruction.arguments) if isinstance(each.operand, Ref)]
+    matched = {
+        at: syntax.item(syntax.call("matched", operands[places[0]], operands[at], *axes), syntax.constant(1))
+        for at in places[1:]
+    }
+    return [matched.get(at, each) for at, each in enumerate(operands)]
+
+
+AXES: Mapping[str, tuple[int, ...]] = {
+    "cosine": (1,), "kl_div": (2,), "nt_xent": (2, 2), "dice": (2,), "triplet_margin": (1,),
+}  # fmt: skip
 """How many axes the operands of a loss have, at least and at most; the others also take a number."""
 
 

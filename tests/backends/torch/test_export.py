@@ -135,7 +135,34 @@ def assert_same(folder, step, mode="eval", **tolerance):
         torch.testing.assert_close(found, {name: expected[name] for name in found}, **tolerance)
 
 
-@pytest.mark.parametrize("text", [layers(AVERAGE), user("Rich"), user("Deep"), DRAWS, PARTS, in_low(layers(AVERAGE))])
+SEQUENCES = """
+  net:
+    layers:
+      - {spectral_norm: [{linear: 8}]}
+      - {reshape: [2, 4]}
+      - {conv1d: {out: 3, kernel: 3, padding: 1}}
+      - instance_norm
+      - {positional: {method: sinusoidal}}
+      - {multi_head_attention: {heads: 2, causal: true, dropout: 0.1}}
+      - rms_norm
+      - positional
+      - {lstm: {size: 4, bidirectional: true}}
+      - {gru: {size: 3, last: true}}
+    optimizer: {name: sgd, lr: 0.1}
+ops:
+"""
+EXPORTED = [
+    layers(AVERAGE),
+    user("Rich"),
+    user("Deep"),
+    DRAWS,
+    PARTS,
+    in_low(layers(AVERAGE)),
+    f"{SEQUENCES}{LEARN}outputs: [loss, out]\n",
+]
+
+
+@pytest.mark.parametrize("text", EXPORTED)
 def test_the_program_gives_the_numbers_of_the_step_for_batches_of_any_size(tmp_path, text):
     step = make(text)
     step.export(tmp_path / "out")

@@ -115,6 +115,88 @@ def test_functions_along_one_axis(shape, axis):
     check("argmax", lambda x: torch.argmax(x, axis), (shape,), {"axis": axis}, exact=True)
 
 
+@given(shape=shapes.filter(bool), axis=st.integers(-5, 4), k=st.integers(1, 4))
+def test_what_is_added_up_moved_and_sorted_along_an_axis(shape, axis, k):
+    check("cumsum", lambda x: torch.cumsum(x, axis), (shape,), {"axis": axis}, exact=True)
+    check("roll", lambda x: torch.roll(x, k, axis), (shape,), {"axis": axis, "shifts": k}, exact=True)
+    check("sort", lambda x: tuple(torch.sort(x, axis)), (shape,), {"axis": axis}, exact=True)
+    exact = is_exact(shape)
+    check("topk", lambda x: tuple(torch.topk(x, k, axis)), (shape,), {"axis": axis, "k": k}, exact=exact)
+
+
+@given(shape=numbers, added=st.lists(st.integers(0, 3), min_size=1, max_size=7))
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate"])
+def test_pad_adds_as_torch_does(mode, shape, added):
+    check("pad", lambda x: F.pad(x, added, mode), (shape,), {"pad": added, "method": mode}, exact=mode == "constant")
+
+
+@given(shape=st.lists(dimensions, min_size=3, max_size=5).map(tuple), size=st.integers(1, 5))
+def test_interpolate_gives_the_sizes_of_torch(shape, size):
+    def resize(x):
+        return F.interpolate(x, mode="bilinear", size=size)
+
+    check("interpolate", resize, (shape,), {"size": size}, exact=True)
+    if len(shape) == 4:
+        check("interpolate", lambda x: F.interpolate(x, scale_factor=size), (shape,), {"factor": size}, exact=True)
+
+
+axes = st.permutations("ijkl").flatmap(lambda every: st.integers(1, 4).map(lambda count: "".join(every[:count])))
+
+
+@given(a=numbers, b=numbers)
+def test_outer_takes_vectors_as_in_torch(a, b):
+    check("outer", torch.outer, (a, b), exact=True)
+
+
+@given(left=axes, right=axes, data=st.data())
+def test_einsum_multiplies_as_torch_does(left, right, data):
+    sizes = {"i": 2, "j": "batch", "k": 1, "l": 4}
+    result = "".join(data.draw(st.lists(st.sampled_from(sorted({*left, *right})), unique=True)))
+    equation = f"{left}, {right} -> {result}"
+    factors = [tuple(sizes[axis] for axis in each) for each in (left, right)]
+    check("einsum", lambda x, y: torch.einsum(equation, x, y), factors, {"equation": equation}, exact=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "operands", "options", "wrong"),
+    [
+        ("einsum", [(2, 3), (3, 2)], {"equation": "ij->i"}, "2 factors for `ij->i`"),
+        ("einsum", [(2, 3), (4, 2)], {"equation": "ij,jk->ik"}, "size 4 of the axis `j`"),
+        ("einsum", [(2, 3)], {"equation": "ijk->i"}, "as many axes as in `ijk`"),
+        ("outer", [(2, 3), (3,)], {}, "a vector for `outer`"),
+        ("topk", [(2, 3)], {"k": 4}, "`k: 4` of 3 elements"),
+        ("sort", [()], {}, "a scalar"),
+        ("pad", [(2, 3)], {"pad": 1}, "two numbers for each axis"),
+        ("pad", [(2, 3)], {"pad": [1, 1, 1, 1, 0, 0]}, "at most 2 axes"),
+        ("pad", [(2, 3)], {"pad": [3, 0], "method": "reflect"}, "less than 3"),
+        ("pad", [(2, 3)], {"pad": [1, 0], "method": "reflect", "value": 1.0}, "`value: 1.0` with `method: reflect`"),
+        ("pad", [(2, 1, 4, 4)], {"pad": [1, 0], "method": "replicate"}, "one to three axes"),
+        ("interpolate", [(2, 1, 4, 4)], {}, "neither `size` nor `factor`"),
+        ("interpolate", [(2, 1, 4, 4)], {"size": 2, "factor": 2}, "both `size` and `factor`"),
+        ("interpolate", [(2, 4, 4)], {"size": 2}, "[batch, channels, height, width]"),
+    ],
+)
+def test_what_these_calls_refuse(name, operands, options, wrong):
+    with pytest.raises(ShapeProblem, match=re.escape(wrong)):
+        infer_call(name, [TensorType(shape, "float32") for shape in operands], options)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "sort", "topk", "pad", "interpolate", "einsum"])
+def test_dtypes_of_these_calls(name):
+    options = {"topk": {"k": 1}, "pad": {"pad": [1, 1]}, "interpolate": {"size": 2}, "einsum": {"equation": "abcd->a"}}
+    shape, given_options = (1, 2, 3, 4), options.get(name, {})
+    for dtype in ("int32", "float64"):
+        whole = {"cumsum": ["int64"], "sort": [dtype, "int64"], "topk": [dtype, "int64"], "interpolate": None}
+        expected = whole.get(name, [dtype]) if dtype == "int32" else [dtype, "int64"][: 1 + (name in ("sort", "topk"))]
+        if expected is None:
+            with pytest.raises(ShapeProblem, match="floating-point"):
+                infer_call(name, [TensorType(shape, dtype)], given_options)
+        else:
+            assert [each.dtype for each in infer_call(name, [TensorType(shape, dtype)], given_options)] == expected
+    with pytest.raises(ShapeProblem, match="numbers for `sort`"):
+        infer_call("sort", [TensorType(shape, "bool")], {})
+
+
 @given(parts=st.lists(shapes, min_size=1, max_size=3), axis=st.integers(-4, 3))
 def test_concat_and_stack_join_as_torch_does(parts, axis):
     check("concat", lambda *x: torch.cat(x, axis), parts, {"axis": axis}, exact=is_exact(*parts))

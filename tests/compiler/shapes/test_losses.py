@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,7 +15,7 @@ from graphspec.declare.library import CALLS, LOSSES, METRICS
 from graphspec.declare.subscripts import read_subscript
 
 SCALAR = TensorType((), "float32")
-ELEMENTWISE = ("mse", "l1", "huber", "bce", "bce_with_logits", "hinge")
+ELEMENTWISE = ("mse", "l1", "huber", "bce", "bce_with_logits", "focal", "poisson_nll", "hinge")
 
 
 def floats(*shape):
@@ -34,9 +36,10 @@ def test_every_built_in_function_has_a_rule():
 def test_nothing_is_refused_where_nothing_is_known(name):
     signature = {**METRICS, **LOSSES, **CALLS}[name]
     required = {"sections": 2, "shape": [2, 3], "dims": [1, 0], "classes": 3, "min": 0.0, "at": read_subscript("0")}
+    required |= {"equation": "i->i", "k": 1, "shifts": 1, "pad": [1, 1], "factor": 2}
     options = {option.name: required[option.name] for option in signature.options if option.name in required}
     results = infer_call(name, [UNKNOWN] * signature.fewest, options)
-    assert len(results) == (2 if name == "split" else 1)
+    assert len(results) == (2 if name == "split" else signature.results)
 
 
 @pytest.mark.parametrize("name", sorted({*LOSSES, "accuracy"}))
@@ -162,3 +165,44 @@ def test_accuracy_compares_scores_with_one_class_number_per_sample():
     assert infer_call("accuracy", [floats("batch", 10), classes("batch")], {}) == (SCALAR,)
     with pytest.raises(ShapeProblem, match="a target with one axis less"):
         infer_call("accuracy", [floats("batch", 10), classes("batch", 1)], {})
+
+
+def test_three_operands_have_one_shape_and_may_be_numbers_where_that_has_a_meaning():
+    rows, other = floats("batch", 4), floats("batch", 1)
+    for given in ([rows, rows, rows], [rows, Constant(value=0.5), rows], [rows, rows, floats()]):
+        assert infer_call("gaussian_nll", given, {}, reduction="none") == (rows,)
+    assert infer_call("triplet_margin", [rows] * 3, {}, reduction="none") == (floats("batch"),)
+    for name in ("gaussian_nll", "triplet_margin"):
+        with pytest.raises(ShapeProblem, match="three equal shapes") as caught:
+            infer_call(name, [rows, rows, other], {})
+        assert caught.value.path == ("inputs", 2)
+    with pytest.raises(ShapeProblem, match="found a number, expected three equal shapes"):
+        infer_call("triplet_margin", [rows, rows, Constant(value=1.0)], {})
+
+
+def test_dice_keeps_the_axes_that_it_does_not_sum_over():
+    image = floats("batch", 3, 8, 8)
+    assert infer_call("dice", [image, image], {}, reduction="none") == (floats("batch"),)
+    assert infer_call("dice", [image, image], {"axis": [2, 3]}, reduction="none") == (floats("batch", 3),)
+    assert infer_call("dice", [image, image], {"axis": 1}) == (SCALAR,)
+    with pytest.raises(ShapeProblem, match="an axis from -4 to 3"):
+        infer_call("dice", [image, image], {"axis": 4})
+    with pytest.raises(ShapeProblem, match="at least two axes"):
+        infer_call("dice", [floats("batch"), floats("batch")], {})
+
+
+def test_ctc_takes_scores_classes_and_lengths_of_one_batch():
+    given = [floats("batch", 20, 5), classes("batch", 3), classes("batch"), classes("batch")]
+    assert infer_call("ctc", given, {}) == (SCALAR,)
+    assert infer_call("ctc", given, {}, reduction="none") == (floats("batch"),)
+    for index, operand, expected in (
+        (0, floats("batch", 5), "[batch, time, classes] for `ctc`"),
+        (1, floats("batch", 3), "whole numbers of dtype int64"),
+        (2, Constant(value=20), "[batch] for `ctc`"),
+        (3, classes("2*batch"), "batch rows, as the logits have"),
+    ):
+        with pytest.raises(ShapeProblem, match=re.escape(expected)) as caught:
+            infer_call("ctc", [operand if at == index else each for at, each in enumerate(given)], {})
+        assert caught.value.path == ("inputs", index)
+    with pytest.raises(ShapeProblem, match="a class from 0 to 4"):
+        infer_call("ctc", given, {"blank": 5})

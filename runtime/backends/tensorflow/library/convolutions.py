@@ -86,6 +86,41 @@ class Conv2d(Layer):
         return tf.concat([tf.nn.conv2d(part, each, self.stride, "VALID") for part, each in parts], axis=3)
 
 
+class Conv1d(Conv2d):
+    """A convolution of sequences [batch, channels, length]: of images with one row."""
+
+    layout = "first"
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> None:
+        window = (1, kernel_size), stride, (0, padding), (1, dilation)
+        super().__init__(in_channels, out_channels, *window, groups, bias)
+
+    def make(self, path: str, dtype: tf.DType) -> None:
+        """Make weight [out, in / groups, length] and bias."""
+        out, planes, _, length = self.shape
+        self.weight = self.add(path, "weight", (out, planes, length), dtype)
+        if self.has_bias:
+            self.bias = self.add(path, "bias", (out,), dtype)
+
+    def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
+        """Return the convolution of a sequence, channels first."""
+        kernel = tf.transpose(self.operand(self.weight), (2, 1, 0))[tf.newaxis]
+        image = padded(self.operand(tf.transpose(x, (0, 2, 1))[:, tf.newaxis]), self.padding)
+        y = self.convolve(image, dilated(kernel, self.dilation))
+        y = tf.nn.bias_add(y, self.operand(self.bias)) if self.has_bias else y
+        return tf.transpose(y[:, 0], (0, 2, 1))
+
+
 class ConvTranspose2d(Layer):
     """The transpose of a convolution, which makes images larger."""
 

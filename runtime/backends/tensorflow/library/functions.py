@@ -43,6 +43,11 @@ def matmul(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     return tf.squeeze(product, gone) if gone else product
 
 
+def outer(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """Return [n, m] with all products of an element of a, [n], and one of b, [m]."""
+    return a[:, tf.newaxis] * b
+
+
 def reduce_sum(x: tf.Tensor, axis: Axes = None, keepdims: bool = False) -> tf.Tensor:
     """Return the sum over axes; whole numbers and truth values add up in int64."""
     return tf.reduce_sum(x if x.dtype.is_floating else tf.cast(x, tf.int64), axis, keepdims)

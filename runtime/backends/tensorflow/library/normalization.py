@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from runtime.backends.tensorflow.library.layers import Layer
+from runtime.backends.tensorflow.library.convolutions import ConvTranspose2d
+from runtime.backends.tensorflow.library.functions import normalize
+from runtime.backends.tensorflow.library.layers import Layer, Stack, turned
 
 
 def moments(x: tf.Tensor, axes: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
@@ -96,6 +99,82 @@ class BatchNorm(Normalization):
         self.running_mean.assign(self.running_mean * keep + mean * self.momentum)
         self.running_var.assign(self.running_var * keep + variance * (count / (count - 1)) * self.momentum)
         self.num_batches_tracked.assign_add(1)
+
+
+class InstanceNorm(Normalization):
+    """Normalisation of every channel of every sample over all axes after it (Ulyanov et al. 2016)."""
+
+    def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = False) -> None:
+        super().__init__(num_features, eps, affine)
+
+    def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
+        """Normalise every channel of every sample."""
+        rank = x.shape.rank
+        channels = rank - 1 if last else 1
+        mean, variance = moments(x, [axis for axis in range(1, rank) if axis != channels])
+        shape = [self.features if axis == channels else 1 for axis in range(rank)]
+        return self.scaled(x, mean, variance, shape)
+
+
+class RMSNorm(Layer):
+    """Division of the last axis by its root mean square (Zhang and Sennrich 2019)."""
+
+    layout = "first"
+
+    def __init__(self, normalized_shape: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.features, self.eps = normalized_shape, eps
+
+    def make(self, path: str, dtype: tf.DType) -> None:
+        """Make the weight."""
+        self.weight = self.add(path, "weight", (self.features,), dtype)
+
+    def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
+        """Return x / sqrt(mean(x^2) + eps) times the weight."""
+        return x * tf.math.rsqrt(tf.reduce_mean(tf.square(x), -1, keepdims=True) + self.eps) * self.weight
+
+
+class SpectralNorm(Stack):
+    """A layer whose weight is divided by its largest singular value, which it estimates (Miyato et al. 2018).
+
+    The weight is a matrix with a row per output. ``u`` is the estimate of its first left singular vector: every call
+    makes one step of power iteration from it, in training the last one is kept.
+    """
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__(layer)
+        self.layer = layer
+
+    def make(self, path: str, dtype: tf.DType) -> None:
+        """Make the variables of the layer, and the estimate."""
+        super().make(path, dtype)
+        rows: Any = self.matrix().shape[0]
+        self.u = self.add(path, "u", (rows,), dtype, trainable=False)
+
+    def named(self, path: str) -> Iterator[tuple[str, tf.Variable]]:
+        """Yield the variables of the layer with their names, and the estimate."""
+        yield from super().named(path)
+        yield f"{path}.u", self.u
+
+    def matrix(self) -> tf.Tensor:
+        """Return the weight with a row per output."""
+        weight = tf.convert_to_tensor(self.layer.weight)
+        if isinstance(self.layer, ConvTranspose2d):
+            weight = tf.transpose(weight, (1, 0, 2, 3))
+        return tf.reshape(weight, (weight.shape[0], -1))
+
+    def run(self, x: tf.Tensor, training: bool, last: bool) -> tuple[tf.Tensor, bool]:
+        """Return what the layer makes of x with the weight divided; gradients pass through the weight alone."""
+        matrix = self.matrix()
+        held = tf.stop_gradient(matrix)
+        v = normalize(tf.linalg.matvec(held, self.u, transpose_a=True))
+        u = normalize(tf.linalg.matvec(held, v))
+        if training:
+            self.u.assign(u)
+        divided = copy.copy(self.layer)
+        vars(divided)["weight"] = self.layer.weight / tf.tensordot(u, tf.linalg.matvec(matrix, v), 1)
+        y, last = divided.run(x, training, last)
+        return (y, last) if self.seen is None else (self.seen(turned(y, last, False)), False)
 
 
 class LayerNorm(Normalization):

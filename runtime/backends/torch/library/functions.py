@@ -48,6 +48,15 @@ def cut(x: torch.Tensor, start: int = 0, stop: int | None = None, axis: int = 1)
     return x[tuple(index)]
 
 
+def topk(x: torch.Tensor, k: int, axis: int = -1, largest: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the k greatest elements along an axis, or the least, in order, and their indices; the first of equal ones.
+
+    ``torch.topk`` leaves open which of equal ones it takes.
+    """
+    values, indices = torch.sort(x, dim=axis, descending=largest, stable=True)
+    return values.narrow(axis, 0, k), indices.narrow(axis, 0, k)
+
+
 def one_hot(x: torch.Tensor, classes: int) -> torch.Tensor:
     """Return 1 at the class number, 0 elsewhere, along a new last axis; float32."""
     return F.one_hot(x.long(), classes).float()

@@ -150,6 +150,84 @@ def nt_xent(a: torch.Tensor, b: torch.Tensor, temperature: float = 0.5, reductio
     return F.cross_entropy(similarities, partners, reduction=reduction)
 
 
+def focal(
+    logits: torch.Tensor | float,
+    target: torch.Tensor | float,
+    alpha: float = 0.25,
+    gamma: float = 2.0,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Return the focal loss of logits and a target (Lin et al. 2017), either of which may be a number."""
+    logits, target = same_shape(logits, target)
+    p, entropy = torch.sigmoid(logits), F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    missed = p * (1 - target) + (1 - p) * target
+    return reduced((alpha * target + (1 - alpha) * (1 - target)) * missed**gamma * entropy, reduction)
+
+
+def dice(
+    probabilities: torch.Tensor,
+    target: torch.Tensor,
+    axis: int | tuple[int, ...] | None = None,
+    smooth: float = 1e-7,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Return 1 - (2 sum(p t) + smooth) / (sum(p) + sum(t) + smooth), summed over all axes but the first, or some."""
+    axes = tuple(range(1, probabilities.ndim)) if axis is None else axis
+    shared, whole = (probabilities * target).sum(axes), probabilities.sum(axes) + target.sum(axes)
+    return reduced(1 - (2 * shared + smooth) / (whole + smooth), reduction)
+
+
+def gaussian_nll(
+    mean: torch.Tensor | float,
+    target: torch.Tensor | float,
+    variance: torch.Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Return (log v + (mean - target)^2 / v) / 2, v being at least ``eps`` with the gradient of the variance itself.
+
+    ``F.gaussian_nll_loss`` reads the numbers of the variance, for which it waits for a device.
+    """
+    squared = torch.as_tensor((mean - target) ** 2)
+    variance = torch.as_tensor(variance, dtype=squared.dtype, device=squared.device)
+    held = torch.where(variance < eps, eps + (variance - variance.detach()), variance)
+    constant = math.log(2 * math.pi) if full else 0.0
+    return reduced(0.5 * (held.log() + squared / held + constant), reduction)
+
+
+def poisson_nll(
+    rate: torch.Tensor | float,
+    target: torch.Tensor | float,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Return the loss of counts under a Poisson distribution; a rate, or its logarithm, or a count may be a number."""
+    rate, target = same_shape(rate, target)
+    return F.poisson_nll_loss(rate, target.to(rate.dtype), log_input, full, eps=eps, reduction=reduction)
+
+
+def ctc(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    input_lengths: torch.Tensor,
+    target_lengths: torch.Tensor,
+    blank: int = 0,
+    zero_infinity: bool = False,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Return the loss of all alignments (Graves et al. 2006); the mean is that of each loss by its target's length.
+
+    ``logits`` [batch, time, classes], ``target`` [batch, places], both lengths [batch].
+    """
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    scores = F.log_softmax(logits, -1, dtype=wide).transpose(0, 1)
+    lengths = input_lengths.long(), target_lengths.long()
+    return F.ctc_loss(scores, target.long(), *lengths, blank, reduction, zero_infinity)
+
+
 def wasserstein(score: torch.Tensor, sign: float = 1.0, reduction: str = "mean") -> torch.Tensor:
     """Return sign * score: the critic's loss (Arjovsky et al. 2017)."""
     return sign * reduced(score, reduction)

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runtime.codegen.callee import (
+    ATTENTION,
     CHANNELS,
     INTERNAL,
     NORM,
+    POSITIONAL,
     WINDOW,
     Callee,
     Resolved,
     Value,
     loss,
+    recurrent,
     resolve,
     resolve_window,
 )
 
 AXES: Mapping[str, str] = {"axis": "dim", "keepdims": "keepdim"}
+MODE: Mapping[str, str] = {"method": "mode"}
 
 
 def _along(path: str, axis: int | None = None, *, gathered: bool = False, companions: tuple[str, ...] = ()) -> Callee:
@@ -39,6 +43,12 @@ LOSSES: Mapping[str, Callee] = {
     "hinge": loss("hinge"),
     "cosine": loss("cosine_distance"),
     "nt_xent": loss("nt_xent", temperature=0.5),
+    "focal": loss("focal", alpha=0.25, gamma=2.0),
+    "dice": loss("dice", axis=None, smooth=1e-7),
+    "gaussian_nll": loss("gaussian_nll", full=False, eps=1e-6),
+    "poisson_nll": loss("poisson_nll", log_input=True, full=False, eps=1e-8),
+    "triplet_margin": loss("F.triplet_margin_loss", margin=1.0, swap=False),
+    "ctc": loss("ctc", blank=0, zero_infinity=False),
     "wasserstein": loss("wasserstein", sign=1.0),
     "super_loss": loss("super_loss", threshold=None, regularization=1.0),
 }
@@ -46,6 +56,8 @@ LOSSES: Mapping[str, Callee] = {
 CALLS: Mapping[str, Callee] = {
     "minimum": Callee(path="torch.minimum", literal="minimum"),
     "maximum": Callee(path="torch.maximum", literal="maximum"),
+    "outer": Callee(path="torch.outer"),
+    "einsum": Callee(path="torch.einsum", before=("equation",)),
     "mean": _along("torch.mean", companions=("dim",)),
     "sum": _along("torch.sum", companions=("dim",)),
     "max": _along("torch.amax"),
@@ -61,6 +73,11 @@ CALLS: Mapping[str, Callee] = {
     "normalize": _along("F.normalize", -1),
     "softmax": _along("torch.softmax", -1),
     "logsumexp": Callee(path="logsumexp", implied={"axis": None, "keepdims": False}),
+    "cumsum": _along("torch.cumsum", -1),
+    "sort": Callee(
+        path="torch.sort", keywords=AXES, fills={"axis": -1, "stable": True}, implied={"dim": -1, "descending": False}
+    ),
+    "topk": Callee(path="topk", positional=("k",), implied={"axis": -1, "largest": True}),
     "sigmoid": Callee(path="torch.sigmoid"),
     "tanh": Callee(path="torch.tanh"),
     "relu": Callee(path="torch.relu"),
@@ -71,6 +88,11 @@ CALLS: Mapping[str, Callee] = {
     "gather": Callee(path="torch.gather", first=("axis",), fills={"axis": 1}),
     "reshape": Callee(path="torch.reshape", positional=("shape",)),
     "permute": Callee(path="torch.permute", positional=("dims",)),
+    "roll": Callee(path="torch.roll", positional=("shifts",), keywords={"axis": "dims"}, fills={"axis": -1}),
+    "pad": Callee(path="F.pad", positional=("pad",), keywords=MODE, implied={"mode": "constant", "value": 0.0}),
+    "interpolate": Callee(
+        path="F.interpolate", keywords={**MODE, "factor": "scale_factor"}, implied={"mode": "nearest"}
+    ),
     "one_hot": Callee(path="one_hot", positional=("classes",)),
     "argmax": _along("torch.argmax", 1),
     "where": Callee(path="torch.where"),
@@ -88,14 +110,25 @@ RANKS: Mapping[tuple[str, Value], str] = {
     ("rank", 3): "nn.BatchNorm1d",
     ("rank", 4): "nn.BatchNorm2d",
 }
+INSTANCES: Mapping[tuple[str, Value], str] = {("rank", 3): "nn.InstanceNorm1d", ("rank", 4): "nn.InstanceNorm2d"}
 
 LAYERS: Mapping[str, Callee] = {
     "linear": Callee(path="nn.Linear", positional=("in_features", "out_features"), implied={"bias": True}),
+    "conv1d": Callee(path="nn.Conv1d", positional=CHANNELS, implied=WINDOW),
     "conv2d": Callee(path="nn.Conv2d", positional=CHANNELS, implied=WINDOW),
     "conv_transpose2d": Callee(path="nn.ConvTranspose2d", positional=CHANNELS, implied={**WINDOW, "output_padding": 0}),
     "batch_norm": Callee(path="nn.BatchNorm2d", paths=RANKS, positional=("num_features",), implied=NORM),
+    "instance_norm": Callee(
+        path="nn.InstanceNorm2d", paths=INSTANCES, positional=("num_features",), implied={"eps": 1e-5, "affine": False}
+    ),
     "layer_norm": Callee(path="nn.LayerNorm", positional=("normalized_shape",), implied=NORM),
+    "rms_norm": Callee(path="nn.RMSNorm", positional=("normalized_shape",)),  # whose own `eps` is another
     "group_norm": Callee(path="nn.GroupNorm", positional=("num_groups", "num_channels"), implied=NORM),
+    "spectral_norm": Callee(path="SpectralNorm"),
+    "positional": POSITIONAL,
+    "multi_head_attention": ATTENTION,
+    "lstm": recurrent("LSTM"),
+    "gru": recurrent("GRU"),
     "embedding": Callee(path="nn.Embedding", positional=("num_embeddings", "embedding_dim")),
     "dropout": Callee(path="Dropout", positional=("p",)),
     "flatten": Callee(path="nn.Flatten"),

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import torch
+import torch.nn.functional as F
 
+from runtime.backends.tensorflow.library import arrangements as arranged
 from runtime.backends.tensorflow.library import comparisons as compared
 from runtime.backends.tensorflow.library import functions as mine
 from runtime.backends.tensorflow.library.dtypes import result_type, typed
@@ -21,6 +23,7 @@ RANDOM = np.random.default_rng(0)
 X, Y = RANDOM.normal(size=(4, 3)), RANDOM.normal(size=(4, 3))
 CUBE = np.round(RANDOM.normal(size=(2, 4, 3)), 1)
 FLAT = np.where(np.abs(CUBE) < 0.5, 0.0, CUBE)
+TIED = np.round(CUBE)
 INDICES = RANDOM.integers(0, 4, size=(2, 5, 2))
 ZERO_ROWS = np.where(np.arange(4)[:, None] == 1, 0.0, X)
 
@@ -67,6 +70,40 @@ CASES = {
         partial(torch.logsumexp, dim=(0, 2), keepdim=True),
         (CUBE,),
     ),
+    "cumsum": (partial(arranged.cumsum, axis=1), partial(torch.cumsum, dim=1), (CUBE,)),
+    "sort": (lambda x: arranged.sort(x, 1)[0], lambda x: torch.sort(x, stable=True, dim=1).values, (TIED,)),
+    "sort-down": (
+        lambda x: arranged.sort(x, 0, descending=True)[0],
+        lambda x: torch.sort(x, stable=True, dim=0, descending=True).values,
+        (TIED,),
+    ),
+    "topk": (lambda x: arranged.topk(x, 2)[0], lambda x: torchs.topk(x, 2)[0], (TIED,)),
+    "topk-least": (lambda x: arranged.topk(x, 3, 1, False)[0], lambda x: torchs.topk(x, 3, 1, False)[0], (TIED,)),
+    "roll": (lambda x: tf.roll(x, 2, axis=1), lambda x: torch.roll(x, 2, dims=1), (CUBE,)),
+    "outer": (mine.outer, torch.outer, (X[0], Y[:, 0])),
+    "einsum": (partial(tf.einsum, "bij,bj,i->ji"), partial(torch.einsum, "bij,bj,i->ji"), (CUBE, CUBE[:, 0], X[:, 0])),
+    **{
+        f"pad-{mode}": (
+            partial(arranged.pad, pad=(1, 2, 2, 1), method=mode),
+            partial(F.pad, pad=(1, 2, 2, 1), mode=mode),
+            (CUBE,),
+        )
+        for mode in ("constant", "reflect", "replicate")
+    },
+    "pad-value": (
+        lambda x: arranged.pad(x, (0, 0, 3, 0), value=0.3),
+        lambda x: F.pad(x, (0, 0, 3, 0), value=0.3),
+        (X,),
+    ),
+    **{
+        f"interpolate-{mode}-{'-'.join(map(str, how.values()))}": (
+            partial(arranged.resize, method=mode, **how),
+            partial(F.interpolate, mode=mode, **{"scale_factor" if key == "factor" else key: how[key] for key in how}),
+            (CUBE[:, None],),
+        )
+        for mode in ("nearest", "bilinear")
+        for how in ({"size": (7, 2)}, {"size": (3, 5)}, {"size": 1}, {"factor": 3})
+    },
     "split": (lambda x: mine.split(x, (1, 3))[1], lambda x: torchs.split(x, (1, 3))[1], (CUBE,)),
     "slice": (partial(mine.cut, start=1, stop=-1), partial(torchs.cut, start=1, stop=-1), (CUBE,)),
     "slice-axis": (partial(mine.cut, start=-1, axis=-1), partial(torchs.cut, start=-1, axis=-1), (CUBE,)),
@@ -153,6 +190,27 @@ def test_argmax_is_the_first_of_equal_ones_as_in_pytorch():
     x = np.array([[0.0, 2.0, 2.0], [1.0, 1.0, 0.0]])
     assert mine.argmax(tf.constant(x)).numpy().tolist() == torch.argmax(torch.tensor(x), 1).tolist()
     assert mine.argmax(tf.constant(x)).dtype == tf.int64
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_equal_elements_keep_their_order_when_they_are_sorted(descending):
+    _, places = arranged.sort(tf.constant(TIED), 1, descending)
+    expected = torch.sort(torch.tensor(TIED), stable=True, dim=1, descending=descending).indices
+    assert places.numpy().tolist() == expected.tolist()
+    assert places.dtype == tf.int64
+    for k in (1, 4):
+        first = arranged.topk(tf.constant(TIED), k, 1, largest=descending)[1].numpy()
+        assert first.tolist() == expected[:, :k].tolist()
+        assert torchs.topk(torch.tensor(TIED), k, 1, largest=descending)[1].tolist() == expected[:, :k].tolist()
+
+
+def test_the_nearest_pixel_is_pytorchs_for_all_small_sizes():
+    """Also where rounding in float32 decides: k * (old / new) may be a whole number or just less."""
+    for old in range(1, 33):
+        x = np.arange(old, dtype=np.float64)[None, None, None]
+        for new in range(1, 100):
+            ours = arranged.nearest(tf.constant(x), tf.constant(old), tf.constant(new), 3).numpy()
+            assert ours.tolist() == F.interpolate(torch.tensor(x), size=(1, new)).tolist(), (old, new)
 
 
 def test_split_refuses_unequal_parts():

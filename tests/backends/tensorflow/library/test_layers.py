@@ -20,7 +20,7 @@ from runtime.backends.tensorflow.library.activations import (
     Softmax,
     Tanh,
 )
-from runtime.backends.tensorflow.library.convolutions import Conv2d, ConvTranspose2d
+from runtime.backends.tensorflow.library.convolutions import Conv1d, Conv2d, ConvTranspose2d
 from runtime.backends.tensorflow.library.dense import Embedding, Linear
 from runtime.backends.tensorflow.library.layers import (
     Dropout,
@@ -31,10 +31,25 @@ from runtime.backends.tensorflow.library.layers import (
     Residual,
     Sequential,
 )
-from runtime.backends.tensorflow.library.normalization import BatchNorm, GroupNorm, LayerNorm
+from runtime.backends.tensorflow.library.normalization import (
+    BatchNorm,
+    GroupNorm,
+    InstanceNorm,
+    LayerNorm,
+    RMSNorm,
+    SpectralNorm,
+)
 from runtime.backends.tensorflow.library.pooling import AvgPool, GlobalAvgPool, MaxPool, Upsample
+from runtime.backends.tensorflow.library.sequences import (
+    GRU,
+    LSTM,
+    MultiHeadAttention,
+    PositionalEmbedding,
+    SinusoidalPositions,
+)
+from runtime.backends.torch.library import sequences as torchs
 
-IMAGE, ROW = (3, 4, 9, 8), (5, 6)
+IMAGE, ROW, LINE, TEXT = (3, 4, 9, 8), (5, 6), (3, 4, 9), (2, 5, 6)
 
 
 class Added(nn.Sequential):
@@ -42,6 +57,31 @@ class Added(nn.Sequential):
 
     def forward(self, x):
         return x + super().forward(x)
+
+
+class Attention(nn.MultiheadAttention):
+    """The reference of an attention to oneself: PyTorch's own, by its parts."""
+
+    def __init__(self, *sizes, causal=False, **options):
+        super().__init__(*sizes, batch_first=True, **options)
+        self.causal = causal
+
+    def forward(self, x):
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], dtype=x.dtype) if self.causal else None
+        return super().forward(x, x, x, attn_mask=mask, need_weights=True)[0]
+
+
+class States(nn.Module):
+    """The reference of a recurrent layer: all states of PyTorch's own, or the final ones of each direction."""
+
+    def __init__(self, layer, last=False):
+        super().__init__()
+        self.layer, self.last = layer, last
+
+    def forward(self, x):
+        every, final = self.layer(x)
+        final = final[0] if isinstance(final, tuple) else final
+        return torch.cat(tuple(final), dim=1) if self.last else every
 
 
 LAYERS = {
@@ -80,6 +120,37 @@ LAYERS = {
     "layer_norm-images": (LayerNorm(8, eps=1e-3), nn.LayerNorm(8, eps=1e-3), IMAGE),
     "group_norm": (GroupNorm(2, 4), nn.GroupNorm(2, 4), IMAGE),
     "group_norm-rows": (GroupNorm(3, 6), nn.GroupNorm(3, 6), ROW),
+    "conv1d": (Conv1d(4, 6, 3), nn.Conv1d(4, 6, 3), LINE),
+    "conv1d-options": (
+        Conv1d(4, 6, 2, stride=2, padding=1, dilation=2, groups=2, bias=False),
+        nn.Conv1d(4, 6, 2, stride=2, padding=1, dilation=2, groups=2, bias=False),
+        LINE,
+    ),
+    "conv1d-depthwise": (Conv1d(4, 8, 3, stride=2, groups=4), nn.Conv1d(4, 8, 3, stride=2, groups=4), LINE),
+    "instance_norm": (InstanceNorm(4), nn.InstanceNorm2d(4), IMAGE),
+    "instance_norm-lines": (InstanceNorm(4, eps=1e-3, affine=True), nn.InstanceNorm1d(4, 1e-3, affine=True), LINE),
+    "rms_norm": (RMSNorm(8), nn.RMSNorm(8, eps=1e-5), IMAGE),
+    "positional": (PositionalEmbedding(9, 6), torchs.PositionalEmbedding(9, 6), TEXT),
+    "positional-sinusoidal": (SinusoidalPositions(), torchs.SinusoidalPositions(), (2, 5, 7)),
+    "attention": (MultiHeadAttention(6, 2), Attention(6, 2), TEXT),
+    "attention-causal": (
+        MultiHeadAttention(6, 3, causal=True, bias=False),
+        Attention(6, 3, bias=False, causal=True),
+        TEXT,
+    ),
+    "lstm": (LSTM(6, 3), States(nn.LSTM(6, 3, batch_first=True)), TEXT),
+    "lstm-both": (LSTM(6, 3, bidirectional=True), States(nn.LSTM(6, 3, batch_first=True, bidirectional=True)), TEXT),
+    "lstm-last": (
+        LSTM(6, 3, bidirectional=True, last=True),
+        States(nn.LSTM(6, 3, batch_first=True, bidirectional=True), last=True),
+        TEXT,
+    ),
+    "gru": (GRU(6, 3), States(nn.GRU(6, 3, batch_first=True)), TEXT),
+    "gru-last": (
+        GRU(6, 3, bidirectional=True, last=True),
+        States(nn.GRU(6, 3, batch_first=True, bidirectional=True), last=True),
+        TEXT,
+    ),
     "flatten": (Flatten(), nn.Flatten(), IMAGE),
     "reshape": (Reshape((8, -1)), nn.Unflatten(1, (8, -1)), (3, 32)),
     "avg_pool": (AvgPool(3, padding=1), nn.AvgPool2d(3, padding=1), IMAGE),
@@ -122,6 +193,7 @@ def share(mine: Sequential, other: nn.Module) -> None:
     for key, tensor in other.state_dict().items():
         values = numbers.normal(size=tensor.shape) ** 2 if "running" in key else numbers.normal(size=tensor.shape)
         tensor.copy_(torch.as_tensor(values))
+        key = key.replace(".layer.", ".")  # of a recurrent layer inside its reference
         named[key].assign(tensor.numpy())
 
 
@@ -171,6 +243,96 @@ def test_results_and_both_gradients_are_pytorchs(name, training):
     for ours, theirs in zip(derive(mine, x, training), derive_torch(other, x, training), strict=True):
         scale = max(1.0, float(np.abs(theirs).max(initial=0)))
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12 * scale)
+
+
+SPECTRAL = {
+    "linear": (Linear(6, 3), nn.Linear(6, 3), ROW),
+    "conv1d": (Conv1d(4, 6, 3), nn.Conv1d(4, 6, 3), LINE),
+    "conv2d": (Conv2d(4, 6, 3), nn.Conv2d(4, 6, 3), IMAGE),
+    "conv_transpose2d": (ConvTranspose2d(4, 3, 3), nn.ConvTranspose2d(4, 3, 3), IMAGE),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm`|.*torch.nn.utils.*spectral_norm.*:FutureWarning")
+@pytest.mark.parametrize("name", SPECTRAL)
+def test_a_weight_is_divided_in_training_as_by_pytorchs_first_spectral_norm(name):
+    """``torch.nn.utils.spectral_norm`` begins each step with v, as Miyato et al. do: results and gradients are its."""
+    layer, reference, shape = SPECTRAL[name]
+    mine = Sequential(SpectralNorm(copy.deepcopy(layer)), dtype=tf.float64)
+    ours = nn.Sequential(torchs.SpectralNorm(copy.deepcopy(reference))).double()
+    other = nn.utils.spectral_norm(copy.deepcopy(reference).double())
+    share(mine, ours)
+    with torch.no_grad():
+        other.weight_orig.copy_(ours[0].get_submodule("0").weight)
+        other.bias.copy_(ours[0].get_submodule("0").bias)
+        other.weight_u.copy_(ours[0].u)
+    x = np.random.default_rng(1).normal(size=shape)
+    for _ in range(3):
+        given = torch.tensor(x, requires_grad=True)
+        expected = other(given)
+        slopes = torch.autograd.grad(expected.square().sum(), [given, other.bias, other.weight_orig])
+        again = torch.tensor(x, requires_grad=True)
+        made = ours(again)
+        inner = ours[0].get_submodule("0")
+        own = torch.autograd.grad(made.square().sum(), [again, inner.bias, inner.weight])
+        with tf.GradientTape() as tape:
+            tensor = tf.constant(x)
+            tape.watch(tensor)
+            y = mine(tensor, training=True)
+            total = tf.reduce_sum(y * y)
+        parameters = mine.named_parameters()
+        found = tape.gradient(total, [tensor, parameters["0.0.bias"], parameters["0.0.weight"]])
+        for one, two, three in zip((y, *found), (made, *own), (expected, *slopes), strict=True):
+            np.testing.assert_allclose(one.numpy(), three.detach().numpy(), rtol=1e-10, atol=1e-11)
+            np.testing.assert_allclose(two.detach().numpy(), three.detach().numpy(), rtol=1e-10, atol=1e-11)
+        np.testing.assert_allclose(mine.named_buffers()["0.u"].numpy(), other.weight_u.numpy(), rtol=1e-12)
+        np.testing.assert_allclose(ours[0].u.numpy(), other.weight_u.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", SPECTRAL)
+def test_after_many_steps_the_weight_has_a_largest_singular_value_of_one(name):
+    layer, reference, shape = SPECTRAL[name]
+    mine, ours = (
+        Sequential(SpectralNorm(copy.deepcopy(layer)), dtype=tf.float64),
+        torchs.SpectralNorm(reference).double(),
+    )
+    share(mine, nn.Sequential(ours))
+    x = np.zeros(shape)
+    for _ in range(300):
+        ours(torch.tensor(x))
+        mine(tf.constant(x), training=True)
+    weight = ours.get_submodule("0").weight.detach()
+    greatest = torch.linalg.matrix_norm(weight.movedim(ours.axis, 0).flatten(1), 2)
+    scaled = copy.deepcopy(reference).double()
+    scaled.weight.data = weight / greatest
+    x = np.random.default_rng(1).normal(size=shape)
+    before = ours.u.clone()
+    np.testing.assert_allclose(ours.eval()(torch.tensor(x)).detach(), scaled(torch.tensor(x)).detach(), rtol=1e-6)
+    np.testing.assert_allclose(mine(tf.constant(x)).numpy(), scaled(torch.tensor(x)).detach(), rtol=1e-6)
+    assert torch.equal(before, ours.u)
+
+
+def test_an_attention_draws_where_it_drops_and_only_in_training():
+    x = np.random.default_rng(1).normal(size=TEXT)
+    mine, other = Sequential(MultiHeadAttention(6, 2, dropout=0.5), dtype=tf.float64), Attention(6, 2).double()
+    share(mine, nn.Sequential(other))
+    whole = mine(tf.constant(x)).numpy()
+    np.testing.assert_allclose(whole, other(torch.tensor(x)).detach().numpy(), rtol=1e-12)
+    ours = torchs.MultiHeadAttention(6, 2, dropout=0.5).double()
+    ours.load_state_dict(other.state_dict())
+    np.testing.assert_allclose(ours.eval()(torch.tensor(x)).detach().numpy(), whole, rtol=1e-12)
+    mask = np.array([[1.0, 0, 1, 1, 0]]) * np.ones((2, 2, 5, 1))
+
+    class Source:
+        """A source that keeps the same positions every time."""
+
+        def keep_mask(self, like, p, dtype=None):
+            return torch.tensor(mask) if dtype is None else tf.constant(mask)
+
+    mine.layers[0].dropout.random = ours.dropout.random = Source()
+    dropped = ours.train()(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(mine(tf.constant(x), training=True).numpy(), dropped, rtol=1e-12)
+    assert np.abs(dropped - whole).max() > 0.1
 
 
 @pytest.mark.parametrize("name", ["batch_norm-rows", "batch_norm-lines", "batch_norm-images", "residual"])

@@ -7,7 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 import tensorflow as tf
+import torch
+import torch.nn.functional as F
 
+from runtime.backends.tensorflow.library import likelihoods
 from runtime.backends.tensorflow.library import losses as mine
 from runtime.backends.torch.library import losses as torchs
 from tests.backends.tensorflow.library.beside import assert_same
@@ -48,7 +51,22 @@ CASES = {
     "cosine": ("cosine_distance", {}, (X, Y)),
     "nt_xent": ("nt_xent", {"temperature": 0.3}, (X, Y)),
     "wasserstein": ("wasserstein", {"sign": -1.0}, (X,)),
+    "focal": ("focal", {}, (X, Q)),
+    "focal-number": ("focal", {"alpha": 0.7, "gamma": 1.5}, (X, 1.0)),
+    "focal-plain": ("focal", {"gamma": 0.0}, (np.array([-800.0, 800.0, 0.0]), np.array([1.0, 1.0, 0.3]))),
+    "dice": ("dice", {}, (P, Q)),
+    "dice-maps": ("dice", {"axis": (2,), "smooth": 1.0}, (SHARES, SHARES[::-1].copy())),
+    "gaussian_nll": ("gaussian_nll", {}, (X, Y, P)),
+    "gaussian_nll-least": ("gaussian_nll", {"full": True, "eps": 0.5}, (X, Y, P)),
+    "gaussian_nll-number": ("gaussian_nll", {}, (X, Y, 0.3)),
+    "poisson_nll": ("poisson_nll", {}, (X, 3 * P)),
+    "poisson_nll-whole": ("poisson_nll", {"full": True}, (X, PIXELS[:1, :3])),
+    "poisson_nll-rate": ("poisson_nll", {"log_input": False, "full": True}, (P, 3 * Q)),
 }
+"""By their names in both libraries."""
+
+
+KNOWN = {**vars(mine), **vars(likelihoods)}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -56,7 +74,58 @@ CASES = {
 def test_values_and_both_gradients_are_pytorchs(name, reduction):
     loss, options, operands = CASES[name]
     options = {**options, "reduction": reduction}
-    assert_same(partial(vars(mine)[loss], **options), partial(vars(torchs)[loss], **options), *operands)
+    assert_same(partial(KNOWN[loss], **options), partial(vars(torchs)[loss], **options), *operands)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("swap", [False, True])
+def test_triplets_are_pytorchs(swap, reduction):
+    options = {"margin": 0.4, "swap": swap, "reduction": reduction}
+    assert_same(
+        partial(likelihoods.triplet_margin, **options), partial(F.triplet_margin_loss, **options), X, Y, P, second=1e-9
+    )
+
+
+TIMES, TARGETS = np.array([7, 5, 4, 2]), np.array([3, 2, 0, 1])
+TEXT = np.array([[1, 1, 2], [2, 1, 0], [1, 1, 1], [3, 0, 0]])
+SPOKEN = RANDOM.normal(size=(4, 7, 4))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("blank", [0, 3])
+def test_ctc_is_pytorchs(blank, reduction):
+    """For a target without classes, one with a class twice, and one without room; PyTorch has no second gradient."""
+    text = TEXT if blank == 0 else (TEXT - 1) % 3
+    options = {"blank": blank, "reduction": reduction}
+    for times, zero in ((TIMES, False), (np.array([2, 5, 4, 0]), True)):
+        ours, theirs = (
+            partial(each.ctc, **options, zero_infinity=zero, target_lengths=lengths)
+            for each, lengths in ((likelihoods, tf.constant(TARGETS)), (torchs, torch.tensor(TARGETS)))
+        )
+        one, other = derive_first(ours, tf, SPOKEN, text, times), derive_first(theirs, torch, SPOKEN, text, times)
+        for each, expected in zip(one, other, strict=True):
+            np.testing.assert_allclose(each, expected, rtol=1e-11, atol=1e-12)
+
+
+def derive_first(loss, framework, x, *rest):
+    """Return a loss of three operands and the gradient of the sum of its squares by the first."""
+    if framework is torch:
+        given = torch.tensor(x, requires_grad=True)
+        y = loss(given, *map(torch.tensor, rest))
+        return y.detach().numpy(), torch.autograd.grad(y.square().sum(), given)[0].numpy()
+    given = tf.constant(x)
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        y = loss(given, *map(tf.constant, rest))
+        total = tf.reduce_sum(y * y)
+    return y.numpy(), tape.gradient(total, given).numpy()
+
+
+def test_what_has_no_alignment_is_infinite_unless_it_is_left_out():
+    given = [tf.constant(SPOKEN), tf.constant(TEXT), tf.constant([2, 5, 4, 0]), tf.constant(TARGETS)]
+    assert np.isinf(likelihoods.ctc(*given, reduction="none").numpy()).tolist() == [True, False, False, True]
+    left = likelihoods.ctc(*given, zero_infinity=True, reduction="none").numpy()
+    assert (left == 0).tolist() == [True, False, False, True]
 
 
 # PyTorch itself adds 1e-12 to the denominator of the second gradient of bce, which is infinite at the ends.

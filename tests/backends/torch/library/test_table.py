@@ -17,14 +17,14 @@ from torch.nn import functional
 from compiler.types.layers import resolve_layers
 from graphspec.declare.layers import LAYERS, Layer
 from graphspec.declare.library import CALLS, LOSSES, METRICS, NOT_BUILT
-from runtime.backends.torch.library import functions, layers, losses, metrics, table
+from runtime.backends.torch.library import functions, layers, losses, metrics, sequences, table
 
 ARITHMETIC = {"add", "sub", "mul", "div", "matmul", "neg", "pow"}
 COMPARISONS = {"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"}
 OPERATORS = {*ARITHMETIC, *COMPARISONS, "logical_and", "logical_or", "logical_not", "subscript", "stop"}
 KNOWN = {"loss": set(LOSSES), "call": set(CALLS) - OPERATORS, "metric": set(METRICS)}
 NAMES = {"F": functional, "nn": nn, "torch": torch}
-for module in (functions, layers, losses, metrics):
+for module in (functions, layers, losses, metrics, sequences):
     NAMES.update(vars(module))
 IMAGE, ROW, TEXT = ("batch", 4, 8, 8), ("batch", 6), ("batch", 3, 6)
 CASES = {
@@ -40,6 +40,21 @@ CASES = {
     "batch_norm of rows": (ROW, {"eps": 1e-3, "momentum": 0.5}),
     "batch_norm of sequences": (TEXT, {"affine": False}),
     "layer_norm": (TEXT, {"eps": 1e-3}),
+    "rms_norm": (TEXT, {"eps": 1e-3}),
+    "instance_norm": (IMAGE, {}),
+    "instance_norm of sequences": (TEXT, {"affine": True, "eps": 1e-3}),
+    "conv1d": (TEXT, {"out": 5, "kernel": 2}),
+    "conv1d with all": (
+        TEXT,
+        {"out": 6, "kernel": 3, "stride": 2, "padding": 1, "dilation": 2, "groups": 3, "bias": False},
+    ),
+    "positional": (TEXT, {}),
+    "positional with a count": (TEXT, {"count": 9}),
+    "positional sinusoidal": (TEXT, {"method": "sinusoidal"}),
+    "multi_head_attention": (TEXT, {"heads": 2}),
+    "multi_head_attention with all": (TEXT, {"heads": 3, "causal": True, "dropout": 0.0, "bias": False}),
+    **{name: (TEXT, {"size": 4}) for name in ("lstm", "gru")},
+    **{f"{name} with all": (TEXT, {"size": 4, "bidirectional": True, "last": True}) for name in ("lstm", "gru")},
     "group_norm": (IMAGE, {"groups": 2}),
     "dropout": (ROW, {"p": 0.0}),
     "flatten": (IMAGE, {}),
@@ -74,7 +89,7 @@ def call(family: str, name: str, *operands, **options):
     """Call a built-in function as emitted code does."""
     literal = not all(isinstance(operand, torch.Tensor) for operand in operands)
     made = table.resolve_function(family, name, options, literal=literal)
-    placed = (operands,) if made.gathered else (operands[0], *made.first, *operands[1:])
+    placed = (operands,) if made.gathered else (*made.before, operands[0], *made.first, *operands[1:])
     return find(made.path)(*placed, *made.positional, **made.keywords)
 
 
@@ -193,6 +208,15 @@ CALLED = [
     ("permute", (X,), {"dims": (1, 0)}, X.T),
     ("one_hot", (SLOT[0],), {"classes": 4}, torch.eye(4)[SLOT[0]]),
     ("argmax", (X,), {}, torch.tensor([3, 3, 3])),
+    ("norm", (X,), {"axis": 1, "keepdims": True}, (X * X).sum(1, keepdim=True).sqrt()),
+    ("outer", (X[0], X[:, 0]), {}, X[0][:, None] * X[:, 0]),
+    ("einsum", (X, X), {"equation": "bi,bj->ij"}, X.T @ X),
+    ("cumsum", (X,), {}, torch.stack([X[:, : k + 1].sum(1) for k in range(4)], 1)),
+    ("roll", (X,), {"shifts": 1}, torch.cat((X[:, 3:], X[:, :3]), 1)),
+    ("roll", (X,), {"shifts": 1, "axis": 0}, torch.cat((X[2:], X[:2]))),
+    ("pad", (X[:, :1],), {"pad": (1, 0), "value": 7.0}, torch.stack((torch.full((3,), 7.0), X[:, 0]), 1)),
+    ("pad", (X[:, :3],), {"pad": (0, 1), "method": "reflect"}, X[:, (0, 1, 2, 1)]),
+    ("interpolate", (X[None, None],), {"factor": 2}, X.repeat_interleave(2, 0).repeat_interleave(2, 1)[None, None]),
     ("argmax", (X,), {"axis": 0}, torch.tensor([2, 2, 2, 2])),
     ("where", (X > 0, X, 0.0), {}, X * (X > 0)),
     ("lerp", (X, X * 3, 0.5), {}, X * 2),
@@ -207,6 +231,17 @@ def test_calls_give_what_the_language_says(name, operands, options, expected):
 def test_split_gives_its_parts():
     first, second = call("call", "split", X, sections=2)
     assert torch.equal(torch.cat((first, second), dim=1), X)
+
+
+def test_sort_and_topk_give_elements_and_their_indices():
+    rising, places = call("call", "sort", -X, axis=0)
+    assert torch.equal(rising, (-X).flip(0))
+    assert places[:, 0].tolist() == [2, 1, 0]
+    falling, _ = call("call", "sort", X, descending=True)
+    assert torch.equal(falling, X.flip(1))
+    greatest, places = call("call", "topk", X, k=2)
+    assert torch.equal(greatest, X[:, (3, 2)])
+    assert places.tolist() == [[3, 2]] * 3
 
 
 def test_losses_pass_reduction_and_options_on():
