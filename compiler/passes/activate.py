@@ -183,8 +183,8 @@ def _gate(
     A value on demand needs none for its data sets: nothing requests it on others.
     """
     op = spec.ops[node.op]
-    start, until = _count(op.start, "steps"), _count(op.until, "steps")
-    first, last = _count(op.start, "updates"), _count(op.until, "updates")
+    start, until = _count(op.opens, "steps"), _count(op.until, "steps")
+    first, last = _count(op.opens, "updates"), _count(op.until, "updates")
     groups: list[tuple[str, ...]] = []  # it fires with an op of each: its `every:` update, writers of what it averages
     if isinstance(op.every, str):
         groups.append((op.every,))
@@ -194,9 +194,9 @@ def _gate(
     follows = tuple(groups)
     every = op.every if isinstance(op.every, int) else 1
     is_free = all(not ungated.isdisjoint(group) for group in follows) and not (datasets and node.is_write)
-    # whether it has fired matters elsewhere: from then on an average stands in for its model
-    is_watched = isinstance(op, EmaOp) and op.use.eval == "swap"
-    if every == 1 and op.start is None and op.until is None and is_free and not is_watched:
+    # whether it has fired matters elsewhere: from then on an average stands in for its model, or keeps another share
+    is_watched = isinstance(op, EmaOp) and (op.use.eval == "swap" or op.is_counted)
+    if every == 1 and op.opens is None and op.until is None and is_free and not is_watched:
         return None
     gate = Gate(op=node.op, every=every, start=start, until=until, datasets=datasets)
     if first is not None or last is not None:  # an average counts the writes of its source, an update its own

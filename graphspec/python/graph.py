@@ -323,16 +323,18 @@ class Graph(Randoms):
         source: Model,
         *,
         into: Model | None = None,
-        decay: Number | None = None,
+        decay: Number | Mapping[str, object] | None = None,
         half_life: int | str | None = None,
         tau: Number | None = None,
         interval_correction: Literal["compound", "none"] | None = None,
         buffers: Literal["copy", "average", "ignore"] | None = None,
-        init: Literal["initial"] | None = None,
+        init: Literal["initial", "first_update", "zeros"] | None = None,
         use: Mapping[str, object] | None = None,
         **fields: Unpack[Fields],
     ) -> Average:
         """Return a running average of a model's weights; without ``into`` it is a model that you can call.
+
+        ``decay`` is a number, a schedule or a formula: ``{"kind": "tf_warm", "max": 0.9999}``.
 
         >>> average = g.ema(net, decay=0.99)
         >>> smooth = average(x)

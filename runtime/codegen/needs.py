@@ -107,7 +107,7 @@ def _is_paced(program: Program) -> bool:
     """Return whether some option of an optimizer or a group, or number of an op, changes with the steps."""
     options = [each for optimizer in program.optimizers for each in optimizer.schedules.values()]
     numbers = [number.schedule for number, _, _ in find_numbers(program)]
-    return any(each.clock != "updates" for each in (*options, *numbers))
+    return any(each.clock not in ("updates", "writes") for each in (*options, *numbers))
 
 
 def follows_buffers(instruction: Blend | Assign, program: Program) -> bool:

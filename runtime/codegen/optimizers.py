@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.ir.instructions import Apply, Transform
+from compiler.ir.instructions import Apply, Blend, Transform
 from compiler.ir.program import ModelDecl, OptimizerDecl
 from compiler.ir.value import HyperParameter, Scheduled, ScheduleDecl, find_decls
 from compiler.ir.weight_terms import Penalty
@@ -40,6 +40,8 @@ def follow(schedule: ScheduleDecl, dialect: Dialect) -> ast.expr:
 def scheduled_globals(context: EmitContext) -> Iterator[Global]:
     """Yield one function per number of an op: of nothing, or of the updates that an optimizer has applied."""
     for each, form, instruction in find_numbers(context.program):
+        if isinstance(instruction, Blend) and instruction.progress is not None:
+            continue  # it counts, and is made when there are gates
         read = _curve(each.schedule)
         if each.optimizer is None:
             timed = syntax.call("timed", syntax.name(context.dialect.pace), read, **_pace(each.schedule))

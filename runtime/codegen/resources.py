@@ -184,7 +184,7 @@ def chosen_list(model: str, match: str | None, names: Names) -> ast.expr:
 
 
 FIXED = (
-    "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
+    "AVERAGES", "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
     "batch_size", "build", "clock", "committed", "copy", "dataset", "device", "dtype", "end_epoch", "fired",
     "gates", "given", "loss_scale", "made", "make_models", "metric", "mode", "model", "models", "name",
     "number", "outputs", "random", "seed", "step", "verdicts",

@@ -19,7 +19,7 @@ from graphspec.declare.ops import (
     UpdateOp,
 )
 from graphspec.declare.schedules import ScheduleSpec
-from tests.oracle.clocks import decay_of
+from tests.oracle.averages import mix
 from tests.oracle.draws import Draws
 from tests.oracle.gradients import differentiate, find_reached
 from tests.oracle.meaning import Meaning, Versions
@@ -53,12 +53,13 @@ class StepValues:
         number: int,
         states: State,
         windows: Windows,
+        firings: Mapping[str, int],
     ) -> None:
         self.meaning, self.parts = meaning, Parts(meaning)
         self.versions = Versions(meaning, firing, runs=self.parts.listed(firing), past=self.parts.past)
         self.batch, self.start, self.optimizers = batch, start, optimizers
         self.draws, self.number = draws, number
-        self.states, self.windows = states, windows
+        self.states, self.windows, self.firings = states, windows, firings
         self.verdicts = Verdicts(self, firing, gathering)
         self.base = World(self, Reals(), {})
         self.left: dict[str, State] = {}
@@ -115,9 +116,8 @@ class StepValues:
         new = {key: value for one in seen for key, value in self._cell(f"{one}.{part}", one, seen[one]).items()}
         if isinstance(op, CopyOp) or (part == "buffers" and self.meaning.buffer_policy(name) == "copy"):
             return new
-        kept = decay_of(op)
         whole = {key: key.endswith("num_batches_tracked") for key in old}
-        return {key: new[key] if whole[key] else kept * old[key] + (1 - kept) * new[key] for key in old}
+        return {key: new[key] if whole[key] else mix(op, self.firings[name], old[key], new[key]) for key in old}
 
     def seen_state(self, name: str, reader: str) -> np.ndarray:
         """Return a declared state as an op sees it."""

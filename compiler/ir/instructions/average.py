@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -14,6 +15,30 @@ from compiler.ir.value import (
     Scheduled,
 )
 
+BEGINNINGS: Mapping[str, tuple[str, ...]] = {
+    "initial": (),
+    "first_update": ("first a copy",),
+    "zeros": ("from zero, debiased",),
+}
+"""How an average begins, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How the share that an average keeps depends on how often it took place before; its schedule counts writes.
+
+    ``first`` writes of the source are counted at its first time, ``every`` at each other. ``compounds``: what all of
+    these would keep is multiplied. Before the train step ``since`` it is a copy, and counts nothing.
+    """
+
+    first: int = 1
+    every: int = 1
+    since: int = 1
+    compounds: bool = False
+    begin: Literal["initial", "first_update", "zeros"] = "initial"
+    taken: bool = False
+    """The schedule says what is taken of the new."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blend(Effect):
@@ -24,6 +49,8 @@ class Blend(Effect):
     decay: float | Scheduled
     half_life: str = ""
     """What the decay comes from, where the spec gives a half-life: ``500 updates``."""
+    progress: Progress | None = None
+    """What else the decay depends on; None where it does not matter how often it took place."""
     buffers: Literal["copy", "average", "ignore"]
 
     FIELDS: ClassVar[Fields] = {
@@ -31,6 +58,7 @@ class Blend(Effect):
         "target": str,
         "decay": float | str,
         "half_life": str,
+        "begin": str,
         "buffers": Literal["copy", "average", "ignore"],
     }
 
@@ -56,9 +84,12 @@ class Blend(Effect):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Return the half-life, where there is one, and what happens to buffers."""
-        half_life = (f"half_life {self.half_life}",) if self.half_life else ()
-        return half_life if self.buffers == "ignore" else (*half_life, f"buffers {self.buffers}")
+        """Return the half-life, where there is one, how it begins, and what happens to buffers."""
+        found = (f"half_life {self.half_life}",) if self.half_life else ()
+        if self.progress is not None:
+            found += BEGINNINGS[self.progress.begin]
+            found += (f"a copy before step {self.progress.since}",) if self.progress.since > 1 else ()
+        return found if self.buffers == "ignore" else (*found, f"buffers {self.buffers}")
 
     @property
     def title(self) -> str:
@@ -73,6 +104,7 @@ class Blend(Effect):
             "target": self.target,
             "decay": decay,
             "half_life": self.half_life,
+            "begin": "initial" if self.progress is None else self.progress.begin,
             "buffers": self.buffers,
         }
 

@@ -35,6 +35,7 @@ from runtime.engine.contents import (
     BY_TREE,
     Contents,
     applied_item,
+    average_items,
     clock_items,
     find_names,
     metric_items,
@@ -149,6 +150,7 @@ class TensorFlowEngine(ModuleEngine):
         found.update({f"state.{name}": each for name, each in self.states.items()})
         items = [
             *clock_items(modes, self.clock, self.gates),
+            *average_items(self.loaded.names.get("AVERAGES", {})),
             *metric_items({each.mode: self.metrics(each.mode) for each in modes}, read_metric, write_metric),
             *scale_items(self.loaded.names.get("loss_scale"), read_scale, write_scale),
             *window_items(self.loaded.names.get("WINDOWS", {}), names),

@@ -37,6 +37,7 @@ from runtime.engine.backend import PackedModel, PackedProgram, Signature
 from runtime.engine.contents import (
     Contents,
     applied_item,
+    average_items,
     clock_items,
     find_names,
     metric_items,
@@ -177,6 +178,7 @@ class TorchEngine(ModuleEngine):
         items = [
             *clock_items(modes, self.clock, self.gates),
             *extra_items(self.models),
+            *average_items(self.loaded.names.get("AVERAGES", {})),
             *metric_items({each.mode: self.metrics(each.mode) for each in modes}, read_metric, write_metric),
             *scale_items(self.loaded.names.get("loss_scale"), read_scale, write_scale),
             *window_items(self.loaded.names.get("WINDOWS", {}), names),
