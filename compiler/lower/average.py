@@ -34,8 +34,13 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
         half_life="" if op.halving is None else str(op.halving),
         progress=_find_progress(op, context) if op.is_counted else None,
         buffers=policy,
+        int_buffers=op.int_buffers or ("ignore" if policy == "ignore" else "copy"),
+        match=op.match,
+        exclude=op.exclude,
+        dtype=op.dtype or "",
+        rounding=op.rounding or "nearest",
     )
-    return (_follow(blend, context, buffers=policy != "ignore"),)
+    return (_follow(blend, context, buffers=context.models[op.ema].buffers and blend.moves_buffers),)
 
 
 def _find_number(name: str, op: EmaOp, context: LoweringContext) -> float | Scheduled:
@@ -136,7 +141,7 @@ def buffer_policy(op: EmaOp, source: ModelFacts, target: ModelFacts) -> Literal[
     """Return what happens to buffers: what the op says, else the target, else the source; without buffers: ignore."""
     if not source.buffers:
         return "ignore"
-    return op.buffers or target.policy or source.policy or "ignore"
+    return op.buffer_policy or target.policy or source.policy or "ignore"
 
 
 def _follow(write: Blend | Assign, context: LoweringContext, *, buffers: bool) -> Blend | Assign:

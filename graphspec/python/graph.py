@@ -328,6 +328,12 @@ class Graph(Randoms):
         tau: Number | None = None,
         interval_correction: Literal["compound", "none"] | None = None,
         buffers: Literal["copy", "average", "ignore"] | None = None,
+        float_buffers: Literal["copy", "average", "ignore"] | None = None,
+        int_buffers: Literal["copy", "ignore"] | None = None,
+        match: str | None = None,
+        exclude: str | None = None,
+        dtype: Literal["float32", "bfloat16", "float16"] | None = None,
+        rounding: Literal["nearest", "stochastic"] | None = None,
         init: Literal["initial", "first_update", "zeros"] | None = None,
         use: Mapping[str, object] | None = None,
         **fields: Unpack[Fields],
@@ -341,6 +347,8 @@ class Graph(Randoms):
         """
         given: dict[str, object] = {"ema": source, "into": into, "decay": decay, "half_life": half_life, "tau": tau}
         given |= {"interval_correction": interval_correction, "buffers": buffers, "init": init, "use": use}
+        given |= {"float_buffers": float_buffers, "int_buffers": int_buffers, "match": match, "exclude": exclude}
+        given |= {"dtype": dtype, "rounding": rounding}
         return Average(self._recorder, self._record("ema", given, fields, ("ema",)))
 
     def copy(self, source: Model, *, into: Model, **fields: Unpack[Fields]) -> Op:

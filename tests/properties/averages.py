@@ -40,5 +40,10 @@ def vary_averages(draft: Draft) -> None:
         is_scheduled = any("schedule" in op.get(rate, {}) for rate in RATES if isinstance(op.get(rate), dict))
         if draft.chance(0.5):
             op["init"] = draft.random.choice(BEGINNINGS[: 2 if is_scheduled else 3])
+        if op.get("buffers") in ("copy", "average") and draft.chance(0.4):
+            op["float_buffers"] = op.pop("buffers")
+            op |= draft.random.choice([{}, {"int_buffers": "ignore"}])
+        if "layers" in draft.models[op["ema"]] and draft.chance(0.2):
+            op |= draft.random.choice([{"match": "weight"}, {"exclude": "weight"}])
         if "start" not in op and draft.chance(0.2):
             op["start"] = {"at": draft.random.choice([2, "3 steps"]), "before": draft.random.choice(["copy", "hold"])}

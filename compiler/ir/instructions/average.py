@@ -52,6 +52,16 @@ class Blend(Effect):
     progress: Progress | None = None
     """What else the decay depends on; None where it does not matter how often it took place."""
     buffers: Literal["copy", "average", "ignore"]
+    """What happens to floating-point buffers."""
+    int_buffers: Literal["copy", "ignore"] = "copy"
+    """What happens to the others, where there are some."""
+    match: str | None = None
+    """Only parameters of the source in whose names it is found are averaged."""
+    exclude: str | None = None
+    """Those in whose names it is found are copied."""
+    dtype: Literal["", "float32", "bfloat16", "float16"] = ""
+    """The type to whose numbers it is rounded; empty: that of the step."""
+    rounding: Literal["nearest", "stochastic"] = "nearest"
 
     FIELDS: ClassVar[Fields] = {
         "source": str,
@@ -60,7 +70,22 @@ class Blend(Effect):
         "half_life": str,
         "begin": str,
         "buffers": Literal["copy", "average", "ignore"],
+        "int_buffers": Literal["copy", "ignore"],
+        "match": str | None,
+        "exclude": str | None,
+        "dtype": str,
+        "rounding": str,
     }
+
+    @property
+    def drawing(self) -> bool:
+        """Return whether it is rounded at random."""
+        return self.rounding == "stochastic"
+
+    @property
+    def moves_buffers(self) -> bool:
+        """Return whether it writes some buffers, if there are some."""
+        return self.buffers != "ignore" or self.int_buffers != "ignore"
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -89,7 +114,14 @@ class Blend(Effect):
         if self.progress is not None:
             found += BEGINNINGS[self.progress.begin]
             found += (f"a copy before step {self.progress.since}",) if self.progress.since > 1 else ()
-        return found if self.buffers == "ignore" else (*found, f"buffers {self.buffers}")
+        found += (f"only '{self.match}'",) if self.match else ()
+        found += (f"a copy of '{self.exclude}'",) if self.exclude else ()
+        found += (f"rounded to {self.dtype}, {self.rounding}",) if self.dtype else ()
+        if not self.moves_buffers:
+            return found
+        is_like = self.int_buffers == ("ignore" if self.buffers == "ignore" else "copy")
+        apart = () if is_like else (f"other buffers {self.int_buffers}",)
+        return (*found, f"buffers {self.buffers}", *apart)
 
     @property
     def title(self) -> str:
@@ -106,6 +138,11 @@ class Blend(Effect):
             "half_life": self.half_life,
             "begin": "initial" if self.progress is None else self.progress.begin,
             "buffers": self.buffers,
+            "int_buffers": self.int_buffers,
+            "match": self.match,
+            "exclude": self.exclude,
+            "dtype": self.dtype,
+            "rounding": self.rounding,
         }
 
 

@@ -12,6 +12,7 @@ from graphspec.declare.decays import PLAIN, DecayField, DecaySpec
 from graphspec.declare.durations import Duration, DurationField, Start, UpdatesField, parse_duration
 from graphspec.declare.models import BufferPolicy
 from graphspec.declare.ops.base import ModeName, OpBase, Reference
+from graphspec.declare.parameters import Pattern
 from graphspec.declare.schedules import FIELDS, ScheduledShare, ScheduleSpec
 
 
@@ -63,12 +64,18 @@ class EmaOp(OpBase):
     taken out wherever it is read (default: initial, or first_update where it has a `start`)."""
     use: UseSpec = UseSpec()
     """Where the average stands in for the model: `{eval: swap}` evaluates it in the model's place."""
-    dtype: NotBuilt = None
-    rounding: NotBuilt = None
-    match: NotBuilt = None
-    exclude: NotBuilt = None
-    float_buffers: NotBuilt = None
-    int_buffers: NotBuilt = None
+    float_buffers: BufferPolicy | None = None
+    """What happens to floating-point buffers, where others are said apart."""
+    int_buffers: Literal["copy", "ignore"] | None = None
+    """What happens to the other buffers, next to `float_buffers`; an average of them means nothing (default: copy)."""
+    match: Pattern | None = None
+    """Only parameters in whose names this regular expression is found are averaged; the rest is copied."""
+    exclude: Pattern | None = None
+    """Parameters in whose names this regular expression is found are copied, not averaged."""
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    """The type whose numbers the average has: it is rounded to them after each time (default: that of the step)."""
+    rounding: Literal["nearest", "stochastic"] | None = None
+    """How it is rounded to `dtype`: to the nearest number, or up or down at random, right in the mean."""
 
     @field_validator("every", mode="before")
     @classmethod
@@ -106,6 +113,17 @@ class EmaOp(OpBase):
             message = "`init: zeros` goes with a number or a formula for the decay, found a schedule"
             help = "write a decay by `kind`, or `init: first_update`, which has no zeros to take out"
             raise below(("init",), problem("GS053", message, help=help))
+        if self.int_buffers is not None and self.float_buffers is None:
+            help = "write `float_buffers` too, or `buffers` for all of them"
+            raise below(("int_buffers",), problem("GS053", "`int_buffers` goes with `float_buffers`", help=help))
+        if self.buffers is not None and self.float_buffers is not None:
+            help = "keep `buffers`, or write `float_buffers` and `int_buffers`"
+            raise below(
+                ("float_buffers",), problem("GS053", "an ema has `buffers` or `float_buffers`, found both", help=help)
+            )
+        if self.rounding is not None and self.dtype is None:
+            message = "`rounding` says how the average comes to be of a `dtype`, and there is none"
+            raise below(("rounding",), problem("GS053", message, help="write `dtype: bfloat16`, or remove it"))
         if (
             isinstance(self.decay, ScheduleSpec)
             and self.decay.to is None
@@ -149,6 +167,11 @@ class EmaOp(OpBase):
         compounds = self.correction == "compound" and self.every not in (None, 1)
         is_uneven = self.start is not None and (compounds or self.copies_before)  # the first time is another
         return self.formula is not None or self.beginning != "initial" or is_uneven
+
+    @property
+    def buffer_policy(self) -> BufferPolicy | None:
+        """Return what happens to floating-point buffers, where the op says so itself."""
+        return self.buffers or self.float_buffers
 
     @property
     def copies_before(self) -> bool:
