@@ -8,6 +8,7 @@ from typing import Literal
 from compiler.facts.models import ModelFacts
 from compiler.ir.cell import buffers_of, state_of
 from compiler.ir.instructions import Assign, Blend, Instruction, Progress, Store
+from compiler.ir.program import back_of
 from compiler.ir.value import Read, Ref, Scheduled, ScheduleDecl, Use, Write
 from compiler.lower.context import LoweringContext
 from compiler.lower.verdict import find_holdable
@@ -40,7 +41,23 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
         dtype=op.dtype or "",
         rounding=op.rounding or "nearest",
     )
-    return (_follow(blend, context, buffers=context.models[op.ema].buffers and blend.moves_buffers),)
+    taken = _follow(blend, context, buffers=context.models[op.ema].buffers and blend.moves_buffers)
+    return (taken,) if op.use.write_back is None else (_write_back(name, op, context), taken)
+
+
+def _write_back(name: str, op: EmaOp, context: LoweringContext) -> Instruction:
+    """Return the node by which a model takes the weights of its average, in some of the steps in which it is taken."""
+    back = Assign(
+        id=back_of(name),
+        op=name,
+        label=f"write back {name}",
+        place=context.place(name),
+        gate=back_of(name),
+        source=op.target(name),
+        target=op.ema,
+        moves_buffers=False,
+    )
+    return _follow(back, context, buffers=False)
 
 
 def _find_number(name: str, op: EmaOp, context: LoweringContext) -> float | Scheduled:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Instruction
-from compiler.ir.program import Gate, Mode, drop_of, window_of
+from compiler.ir.program import Gate, Mode, back_of, drop_of, window_of
 from compiler.passes.order import find_producers, find_writers
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
@@ -55,6 +55,9 @@ def find_gates(
                 own.append(Gate(op=node.op, clock="writes", every=op.window, follows=((window,),)))
                 if op.at_epoch_end == "drop":
                     own.append(Gate(op=drop_of(node.op), clock="epochs"))
+            if isinstance(op, EmaOp) and op.use.write_back is not None:
+                times = op.use.write_back.every // op.wait
+                own.append(Gate(op=back_of(node.op), clock="writes", every=times, follows=((node.op,),)))
             every.extend(own)
         found = {gate.op: gate for gate in every if gate.op not in gates}
         if not found:
@@ -189,8 +192,9 @@ def _gate(
     if isinstance(op.every, str):
         groups.append((op.every,))
     if node.follows:
-        writers = (other for other in nodes.values() if other.is_write and other.id != node.id)
-        groups.append(tuple(other.op for other in writers if any(write.cell in node.follows for write in other.writes)))
+        others = (other for other in nodes.values() if other.is_write and not other.comes_back_from(node))
+        writers = (other for other in others if any(write.cell in node.follows for write in other.writes))
+        groups.append(tuple(dict.fromkeys(other.admission for other in writers if other.id != node.id)))
     follows = tuple(groups)
     every = op.every if isinstance(op.every, int) else 1
     is_free = all(not ungated.isdisjoint(group) for group in follows) and not (datasets and node.is_write)

@@ -114,4 +114,4 @@ def follows_buffers(instruction: Blend | Assign, program: Program) -> bool:
     """Return whether a blend or copy treats buffers: built-in layers are known to have some or none."""
     model = program.model(instruction.source)
     has_some = model.kind == "class" or bool(model.buffers)
-    return has_some and (isinstance(instruction, Assign) or instruction.moves_buffers)
+    return has_some and instruction.moves_buffers

@@ -152,6 +152,8 @@ class Assign(Effect):
 
     source: str
     target: str
+    moves_buffers: bool = True
+    """Buffers are copied, too, if there are some."""
 
     FIELDS: ClassVar[Fields] = {"source": str, "target": str}
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, cast
 
+from annotated_types import Ge
 from pydantic import PlainValidator, ValidationInfo, field_validator, model_validator
 
-from graphspec.declare.base import Declaration, NotBuilt, below, problem
+from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.decays import PLAIN, DecayField, DecaySpec
 from graphspec.declare.durations import Duration, DurationField, Start, UpdatesField, parse_duration
 from graphspec.declare.models import BufferPolicy
@@ -16,12 +17,20 @@ from graphspec.declare.parameters import Pattern
 from graphspec.declare.schedules import FIELDS, ScheduledShare, ScheduleSpec
 
 
+class WriteBackSpec(Declaration):
+    """When a model takes the weights of its average."""
+
+    every: Annotated[int, Ge(1)]
+    """After how many writes of the model: a multiple of the `every` of the average."""
+
+
 class UseSpec(Declaration):
     """Where the average stands in for the model."""
 
     eval: Literal["swap", "separate"] = "separate"
     """In modes other than train: the model's forwards run with the average once there is one (swap), or do not."""
-    write_back: NotBuilt = None
+    write_back: WriteBackSpec | None = None
+    """After some writes the model itself takes the average's weights, right after the average is taken."""
 
 
 class StartSpec(Declaration):
@@ -77,6 +86,18 @@ class EmaOp(OpBase):
     rounding: Literal["nearest", "stochastic"] | None = None
     """How it is rounded to `dtype`: to the nearest number, or up or down at random, right in the mean."""
 
+    @field_validator("ema", mode="before")
+    @classmethod
+    def _refuse_soup(cls, value: object) -> object:
+        if isinstance(value, list):
+            message = "an ema averages one model over time, found several"
+            help = (
+                "the mean of `a` and `b` is `{copy: a, into: soup}`, and after it `{ema: b, into: soup, decay: 0.5}`; "
+                "a third one has decay 2/3"
+            )
+            raise problem("GS053", message, help=help)
+        return value
+
     @field_validator("every", mode="before")
     @classmethod
     def _read_every(cls, value: object) -> object:
@@ -121,6 +142,11 @@ class EmaOp(OpBase):
             raise below(
                 ("float_buffers",), problem("GS053", "an ema has `buffers` or `float_buffers`, found both", help=help)
             )
+        back = self.use.write_back
+        if back is not None and not (isinstance(self.every or 1, int) and back.every % self.wait == 0):
+            message = f"the model would take an average that was not taken: `write_back` is every {back.every} writes"
+            help = "write a multiple of the average's own `every`, which is a number then"
+            raise below(("use", "write_back", "every"), problem("GS053", message, help=help))
         if self.rounding is not None and self.dtype is None:
             message = "`rounding` says how the average comes to be of a `dtype`, and there is none"
             raise below(("rounding",), problem("GS053", message, help="write `dtype: bfloat16`, or remove it"))
@@ -167,6 +193,11 @@ class EmaOp(OpBase):
         compounds = self.correction == "compound" and self.every not in (None, 1)
         is_uneven = self.start is not None and (compounds or self.copies_before)  # the first time is another
         return self.formula is not None or self.beginning != "initial" or is_uneven
+
+    @property
+    def wait(self) -> int:
+        """Return after how many writes of the source it is due; 1 where its interval is no number."""
+        return self.every if isinstance(self.every, int) else 1
 
     @property
     def buffer_policy(self) -> BufferPolicy | None:

@@ -195,6 +195,23 @@ class TensorFlowEngine(ModuleEngine):
         found.update({f"state.{name}": each for name, each in self.states.items()})
         return {name: each.read_value() for name, each in found.items()}
 
+    def lend(self, model: str, average: str, *, buffers: bool) -> Callable[[], None]:
+        """Give the variables of a model the values of its average: graphs hold variables, which are no pointers."""
+        own, others = (
+            [each for _, each in (*self.parameters[name], *(self.buffers[name] if buffers else ()))]
+            for name in (model, average)
+        )
+        kept = [variable.read_value() for variable in own]
+        for variable, other in zip(own, others, strict=True):
+            variable.assign(tf.cast(other, variable.dtype))
+
+        def give_back() -> None:
+            """Give them their own values again, bit for bit."""
+            for variable, value in zip(own, kept, strict=True):
+                variable.assign(value)
+
+        return give_back
+
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""
         parts = {name: {id(each): each for _, each in named} for name, named in self.parameters.items()}

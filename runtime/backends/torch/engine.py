@@ -219,6 +219,23 @@ class TorchEngine(ModuleEngine):
                 }
         return found
 
+    def lend(self, model: str, average: str, *, buffers: bool) -> Callable[[], None]:
+        """Let the tensors of a model be those of its average in memory; nothing is copied."""
+        own, others = (
+            [*each.parameters(), *(each.buffers() if buffers else ())]
+            for each in (self.models[model], self.models[average])
+        )
+        kept = [tensor.data for tensor in own]
+        for tensor, other in zip(own, others, strict=True):
+            tensor.data = other.data
+
+        def give_back() -> None:
+            """Let them be their own again."""
+            for tensor, data in zip(own, kept, strict=True):
+                tensor.data = data
+
+        return give_back
+
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""
         return {name: sum(each.numel() for each in model.parameters()) for name, model in self.models.items()}
