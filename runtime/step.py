@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, final
 
 from compiler import Plan
-from compiler.ir.instructions import ResolveOverflow
+from compiler.ir.instructions import Blend, ResolveOverflow
 from compiler.plan.page.svg import draw_cell
 from graphspec.analysis.datasets import find_declared
 from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import EmaOp
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.words import closest
 from runtime.engine.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
@@ -102,6 +104,8 @@ class Step:
         """Mode and data set of the last step."""
         self._broken = ""
         """The mode of a step that failed after it had begun to write; no other follows before a restore."""
+        self._lent: dict[str, str] = {}
+        """Models that have the weights of their averages for now, with these."""
         declared = {each.name: each for each in built.plan.program.optimizers}
         self._optimizers = {name: Optimizer(declared[name], each) for name, each in built.optimizers.items()}
 
@@ -221,6 +225,51 @@ class Step:
         """
         return self._built.engine.tensors()
 
+    @contextmanager
+    def averaged(self, average: str) -> Generator[None]:
+        """Let a model have the weights of its average in a `with` statement; ``average`` is the name of the `ema`.
+
+        The model itself has them: in every mode, and for whoever else holds the module. It gets its own back at the
+        end, bit for bit, whether an error ends the statement or not. Buffers are the average's unless it ignores them.
+
+        Raises StepError: GS291 no such average, or one of a model that has another's weights already. Inside, steps of
+        modes that write models, and what reads or replaces the state, raise GS291.
+
+        >>> spec = load("examples/ema-classifier/ema-classifier.yaml")
+        >>> classifier = build(compile_step(spec), device="cpu")
+        >>> with classifier.averaged("average"):
+        ...     classifier.save("folder")
+        Traceback (most recent call last):
+        ...
+        runtime.step.StepError: ...
+        """
+        op = self.spec.ops.get(average)
+        if not isinstance(op, EmaOp):
+            known = [name for name, each in self.spec.ops.items() if isinstance(each, EmaOp)]
+            near, has = closest(average, known), f"it has {', '.join(known)}" if known else "it has none"
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            message = f"the spec has no average {average!r}: {has}{meant}"
+            raise StepError([Diagnostic(code="GS291", message=message)], self.spec.texts())
+        self._require_whole()
+        if op.ema in self._lent:
+            raise self._refuse_lent(f"'{op.ema}' cannot take the weights of '{average}'", op.ema)
+        buffers = any(
+            each.op == average and each.moves_buffers
+            for mode in self._modes.values()
+            for function in mode.functions
+            for each in function.instructions
+            if isinstance(each, Blend)
+        )
+        give_back = self._built.engine.lend(op.ema, op.target(average), buffers=buffers)
+        self._lent[op.ema] = average
+        self._intakes.clear()  # new ones refuse modes that write
+        try:
+            yield
+        finally:
+            give_back()
+            del self._lent[op.ema]
+            self._intakes.clear()
+
     def state(self) -> State:
         """Return everything that training changes, copied to the host: a step that restores it continues bit for bit.
 
@@ -231,6 +280,7 @@ class Step:
         dtype('float32')
         """
         self._require_whole()
+        self._require_own("its state cannot be read")
         return self._built.engine.state()
 
     def restore(self, state: State) -> None:
@@ -245,6 +295,7 @@ class Step:
         >>> step.state().counters == state.counters
         True
         """
+        self._require_own("no state can be restored")
         self._built.engine.restore(state)
         self._last, self._broken = None, ""
 
@@ -317,6 +368,7 @@ class Step:
         from runtime.export.export import Wanted, export_step
 
         self._require_whole()
+        self._require_own("it cannot be exported")
         wanted = Wanted(format=format, mode=mode, values=tuple(values), origin=origin or {})
         return export_step(self.plan, self._built.engine, Path(folder), wanted)
 
@@ -361,6 +413,15 @@ class Step:
             refused = None if is_known else refuse_dataset(dataset, mode, self.plan.program)
             if refused is not None:
                 raise StepError([refused], self.spec.texts())
+        writes = (
+            write.cell
+            for function in self._modes[mode].functions
+            for each in function.instructions
+            if each.is_write
+            for write in each.writes
+        )
+        if any(cell.kind in ("params", "tied") for cell in writes):
+            self._require_own(f"no step of mode {mode} can be taken, which writes models")
         named = dataset if self._datasets else None
         found = Intake.of(mode, named, self._needed[mode, named or ""])
         self._intakes[mode, dataset] = found
@@ -396,6 +457,17 @@ class Step:
             meant = f"; did you mean {near[0]!r}?" if near else ""
             message = f"the spec has no mode {mode!r}: it has {', '.join(self._modes)}{meant}"
             raise StepError([Diagnostic(code="GS219", message=message)], self.spec.texts())
+
+    def _require_own(self, refused: str) -> None:
+        """Raise StepError (GS291) where some model has the weights of its average."""
+        if self._lent:
+            raise self._refuse_lent(refused, next(iter(self._lent)))
+
+    def _refuse_lent(self, refused: str, model: str) -> StepError:
+        """Return the error of what cannot be done while a model has the weights of its average."""
+        message = f"{refused}: '{model}' has the weights of its average '{self._lent[model]}' for now"
+        help = f"do it after the statement `with step.averaged({self._lent[model]!r})`"
+        return StepError([Diagnostic(code="GS291", message=message, help=help)], self.spec.texts())
 
     def _require_whole(self) -> None:
         """Raise StepError (GS290) where the last step failed half done."""

@@ -76,9 +76,11 @@ def _changes_versions(graph: ModeGraph, name: str, other: str) -> bool:
 
 
 def check_interval(graph: ModeGraph) -> Iterator[Diagnostic]:
-    """Yield E-INTERVAL for an average whose half-life cannot be compounded, because its interval is not constant."""
+    """Yield E-INTERVAL for an average whose decay cannot count writes, because its interval is not constant."""
     for name, op in graph.spec.ops.items():
-        if isinstance(op, EmaOp) and op.correction == "compound" and find_interval(graph.spec, op) is None:
+        if not isinstance(op, EmaOp) or find_interval(graph.spec, op) is not None:
+            continue
+        if op.correction == "compound" or (op.formula is not None and op.formula.kind != "uniform"):
             yield Diagnostic(
                 code="E-INTERVAL",
                 message=f"how often '{op.ema}' is written between two firings of '{name}' is not a constant number",

@@ -18,7 +18,7 @@ def check_lazy(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-LAZY for a lazy term of an update that does not run in every step, unless `lazy` says what is meant."""
     for update, op, term in _find_terms(graph.spec):
         loss = graph.spec.ops.get(term)
-        paces = isinstance(op.every, str) or (op.every or 1) > 1
+        paces = op.every not in (None, 1)
         if isinstance(loss, LossOp) and paces and loss.times > 1 and loss.lazy is None:
             steps = f"the steps of '{op.every}'" if isinstance(op.every, str) else f"every {op.every} steps"
             runs = "never runs without it" if op.every == loss.every else f"runs only in {steps}"

@@ -120,7 +120,7 @@ def check_buffer_policy(graph: ModeGraph) -> Iterator[Diagnostic]:
         if not isinstance(op, EmaOp):
             continue
         source, target = graph.models[op.ema], graph.models[op.target(name)]
-        policy = op.buffers or target.policy or source.policy
+        policy = op.buffer_policy or target.policy or source.policy
         forwards = [node for node in graph.nodes.values() if isinstance(node, Forward) and node.model == target.name]
         trained = next((node.op for node in forwards if node.train), None)
         if source.buffers and policy is None:
@@ -165,7 +165,7 @@ def check_buffer_policy(graph: ModeGraph) -> Iterator[Diagnostic]:
 def check_frozen_train(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-FROZEN-TRAIN for a model that no update writes and that has buffers, run in train mode."""
     ignored = {
-        op.target(name) for name, op in graph.spec.ops.items() if isinstance(op, EmaOp) and op.buffers == "ignore"
+        op.target(name) for name, op in graph.spec.ops.items() if isinstance(op, EmaOp) and op.buffer_policy == "ignore"
     }
     for name, op in graph.spec.ops.items():
         if not isinstance(op, ForwardOp) or not op.train or name not in graph.nodes:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from compiler.facts.optimizers import find_optimizers
 from compiler.ir.program import ModelDecl
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import UpdateOp
+from graphspec.declare.ops import EmaOp, UpdateOp
 from graphspec.declare.optimizers import MATRIX_RULES
 from graphspec.declare.parameters import ConstraintSpec, GroupSpec, RegularizerSpec
 from graphspec.diagnostics import Diagnostic
@@ -133,6 +133,10 @@ def _find_uses(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[_Use]:
             yield from _find_several(f"model '{model}'", (*path, "constraint"), declared.constraint or (), stepped)
             yield from _find_several(f"model '{model}'", (*path, "regularizer"), declared.regularizer or (), stepped)
     for name, op in spec.ops.items():
+        if isinstance(op, EmaOp) and op.ema in known:
+            for field, pattern in (("match", op.match), ("exclude", op.exclude)):
+                if pattern is not None:
+                    yield _Use(owner=f"'{op.ema}'", path=("ops", name, field), pattern=pattern, names=known[op.ema])
         if isinstance(op, UpdateOp) and op.constraint and all(model in known for model in op.update):
             stepped = tuple(each for model in op.update for each in find_stepped(spec, model, known[model]))
             yield from _find_several(f"update '{name}'", ("ops", name, "constraint"), op.constraint, stepped)

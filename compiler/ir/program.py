@@ -203,6 +203,11 @@ def window_of(update: str) -> str:
     return f"{update}.window"
 
 
+def back_of(average: str) -> str:
+    """Return the gate of the steps in which a model takes the weights of its average."""
+    return f"{average}.write_back"
+
+
 def drop_of(update: str) -> str:
     """Return the gate of the steps at whose end an update discards what it has accumulated."""
     return f"{update}.drop"

@@ -155,12 +155,12 @@ class ScheduleDecl:
 
     ``updates``: the updates that its optimizer has applied; ``steps``: the train steps before this one; ``samples``:
     those steps times ``pace`` (the samples of one); ``epochs``: those steps divided by ``pace`` (the steps of one) and
-    rounded down. At the first use n is 0.
+    rounded down. At the first use n is 0. ``writes``: those of the source of an average, this one included.
     """
 
     kind: str
     fields: Mapping[str, float] = field(default_factory=dict[str, float])
-    clock: Literal["updates", "steps", "samples", "epochs"] = "updates"
+    clock: Literal["updates", "steps", "samples", "epochs", "writes"] = "updates"
     pace: int = 1
     values: tuple[float, ...] = ()
     """piecewise: the first value, then one from each of ``moments`` on."""

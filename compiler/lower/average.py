@@ -7,11 +7,14 @@ from typing import Literal
 
 from compiler.facts.models import ModelFacts
 from compiler.ir.cell import buffers_of, state_of
-from compiler.ir.instructions import Assign, Blend, Instruction, Store
-from compiler.ir.value import Read, Ref, Scheduled, Use, Write
+from compiler.ir.instructions import Assign, Blend, Instruction, Progress, Store
+from compiler.ir.program import back_of
+from compiler.ir.value import Read, Ref, Scheduled, ScheduleDecl, Use, Write
 from compiler.lower.context import LoweringContext
 from compiler.lower.verdict import find_holdable
 from compiler.timing.curves import UNKNOWN
+from graphspec.declare.decays import DecaySpec
+from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
 from graphspec.declare.schedules import ScheduleSpec
@@ -21,14 +24,6 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
     """Return the one node of a weight average; it follows every write of its source."""
     target = op.target(name)
     policy = buffer_policy(op, context.models[op.ema], context.models[target])
-    if isinstance(op.decay, ScheduleSpec):
-        decay = context.number(op.decay, name, "decay")
-    elif isinstance(op.tau, ScheduleSpec):
-        decay = context.number(op.tau, name, "tau")
-    elif op.half_life is not None and op.half_life.unit != "updates":  # it cannot be counted
-        decay = Scheduled(op=name, option="half_life", schedule=UNKNOWN, complement=True)
-    else:
-        decay = find_decay(context.spec, op)
     blend = Blend(
         id=name,
         op=name,
@@ -36,11 +31,73 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
         place=context.place(name),
         source=op.ema,
         target=target,
-        decay=decay,
-        half_life="" if op.half_life is None else str(op.half_life),
+        decay=_find_number(name, op, context),
+        half_life="" if op.halving is None else str(op.halving),
+        progress=_find_progress(op, context) if op.is_counted else None,
         buffers=policy,
+        int_buffers=op.int_buffers or ("ignore" if policy == "ignore" else "copy"),
+        match=op.match,
+        exclude=op.exclude,
+        dtype=op.dtype or "",
+        rounding=op.rounding or "nearest",
     )
-    return (_follow(blend, context, buffers=policy != "ignore"),)
+    taken = _follow(blend, context, buffers=context.models[op.ema].buffers and blend.moves_buffers)
+    return (taken,) if op.use.write_back is None else (_write_back(name, op, context), taken)
+
+
+def _write_back(name: str, op: EmaOp, context: LoweringContext) -> Instruction:
+    """Return the node by which a model takes the weights of its average, in some of the steps in which it is taken."""
+    back = Assign(
+        id=back_of(name),
+        op=name,
+        label=f"write back {name}",
+        place=context.place(name),
+        gate=back_of(name),
+        source=op.target(name),
+        target=op.ema,
+        moves_buffers=False,
+    )
+    return _follow(back, context, buffers=False)
+
+
+def _find_number(name: str, op: EmaOp, context: LoweringContext) -> float | Scheduled:
+    """Return what is kept: a number, or one that changes with the steps or with the writes of the source."""
+    if isinstance(op.tau, ScheduleSpec):
+        tau = context.scheduled[name, "tau"]
+        return replace(tau, complement=not op.is_counted)
+    if isinstance(op.decay, ScheduleSpec):
+        return context.scheduled[name, "decay"]
+    if op.halving is not None and op.halving.unit != "updates":  # it cannot be counted
+        return Scheduled(op=name, option="half_life", schedule=UNKNOWN, complement=True)
+    if op.formula is not None:
+        is_known = not isinstance(op.formula.over, Duration) or op.formula.over.unit == "updates"
+        fields = op.formula.numbers if is_known else UNKNOWN.fields
+        curve = ScheduleDecl(kind=op.formula.kind, fields=fields, clock="writes") if is_known else UNKNOWN
+        return Scheduled(op=name, option="decay", schedule=curve)
+    if not op.is_counted:
+        return find_decay(context.spec, op)
+    # The number of one write: what was passed over is compounded where it is counted.
+    curve = ScheduleDecl(kind="constant", fields={"value": find_single(op)}, clock="writes")
+    return Scheduled(op=name, option="decay", schedule=curve)
+
+
+def _find_progress(op: EmaOp, context: LoweringContext) -> Progress:
+    """Return what an average counts.
+
+    Its first time comes after as many writes as there are between two, but with a start at the first write from then
+    on. A uniform average counts what was averaged.
+    """
+    is_uniform = op.formula is not None and op.formula.kind == "uniform"
+    every = 1 if is_uniform else find_interval(context.spec, op) or 1
+    is_dated = op.copies_before and op.start is not None and op.start.unit == "steps"
+    return Progress(
+        first=every if op.start is None else 1,
+        every=every,
+        since=int(op.start.count) if is_dated and op.start is not None else 1,
+        compounds=op.correction == "compound" and every > 1,
+        begin=op.beginning,
+        taken=isinstance(op.tau, ScheduleSpec),
+    )
 
 
 def lower_copy(name: str, op: CopyOp, context: LoweringContext) -> tuple[Instruction, ...]:
@@ -55,17 +112,18 @@ def find_decay(spec: GraphSpec, op: EmaOp) -> float:
     ``interval_correction`` compounds over the k writes between two firings: by default for half_life, not for the
     others, as in every library that has both options.
     """
-    interval = find_interval(spec, op) or 1
-    if op.half_life is not None:
-        single = 2.0 ** (-1.0 / op.half_life.count)
-    else:
-        single = _plain(op.decay) if op.decay is not None else 1.0 - _plain(op.tau)
-    return single**interval if op.correction == "compound" else single
+    single = find_single(op)
+    return single ** (find_interval(spec, op) or 1) if op.correction == "compound" else single
 
 
-def _plain(number: float | ScheduleSpec | None) -> float:
-    """Return a number that does not change."""
-    return number if isinstance(number, int | float) else 0.0
+def find_single(op: EmaOp) -> float:
+    """Return the weight of the old average per write, where that does not change."""
+    if op.halving is not None:
+        return 2.0 ** (-1.0 / op.halving.count)
+    decay = op.decay.decay if isinstance(op.decay, DecaySpec) else op.decay
+    if isinstance(decay, int | float):
+        return decay
+    return 1.0 - op.tau if isinstance(op.tau, int | float) else 0.0
 
 
 def find_interval(spec: GraphSpec, op: EmaOp) -> int | None:
@@ -76,7 +134,7 @@ def find_interval(spec: GraphSpec, op: EmaOp) -> int | None:
     writes is not known.
     """
     if not isinstance(op.every, str):
-        return op.every or 1
+        return op.every if isinstance(op.every, int) else 1
     named = spec.ops[op.every]
     writing = [name for name, other in spec.ops.items() if isinstance(other, UpdateOp) and op.ema in other.update]
     if op.every in writing:
@@ -87,7 +145,7 @@ def find_interval(spec: GraphSpec, op: EmaOp) -> int | None:
     steady = len(writers) == 1 and writers[0].window == 1 and writers[0].every in (None, 1)
     if not steady or not _is_steady(writers[0]) or not _is_steady(named) or isinstance(named.every, str):
         return None
-    return (named.every or 1) * (named.window if isinstance(named, UpdateOp) else 1)
+    return (named.every if isinstance(named.every, int) else 1) * (named.window if isinstance(named, UpdateOp) else 1)
 
 
 def _is_steady(op: Op) -> bool:
@@ -100,7 +158,7 @@ def buffer_policy(op: EmaOp, source: ModelFacts, target: ModelFacts) -> Literal[
     """Return what happens to buffers: what the op says, else the target, else the source; without buffers: ignore."""
     if not source.buffers:
         return "ignore"
-    return op.buffers or target.policy or source.policy or "ignore"
+    return op.buffer_policy or target.policy or source.policy or "ignore"
 
 
 def _follow(write: Blend | Assign, context: LoweringContext, *, buffers: bool) -> Blend | Assign:

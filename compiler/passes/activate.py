@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Instruction
-from compiler.ir.program import Gate, Mode, drop_of, window_of
+from compiler.ir.program import Gate, Mode, back_of, drop_of, window_of
 from compiler.passes.order import find_producers, find_writers
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
@@ -55,6 +55,9 @@ def find_gates(
                 own.append(Gate(op=node.op, clock="writes", every=op.window, follows=((window,),)))
                 if op.at_epoch_end == "drop":
                     own.append(Gate(op=drop_of(node.op), clock="epochs"))
+            if isinstance(op, EmaOp) and op.use.write_back is not None:
+                times = op.use.write_back.every // op.wait
+                own.append(Gate(op=back_of(node.op), clock="writes", every=times, follows=((node.op,),)))
             every.extend(own)
         found = {gate.op: gate for gate in every if gate.op not in gates}
         if not found:
@@ -185,20 +188,21 @@ def _gate(
     A value on demand needs none for its data sets: nothing requests it on others.
     """
     op = spec.ops[node.op]
-    start, until = _count(op.start, "steps"), _count(op.until, "steps")
-    first, last = _count(op.start, "updates"), _count(op.until, "updates")
+    start, until = _count(op.opens, "steps"), _count(op.until, "steps")
+    first, last = _count(op.opens, "updates"), _count(op.until, "updates")
     groups: list[tuple[str, ...]] = []  # it fires with an op of each: its `every:` update, writers of what it averages
     if isinstance(op.every, str):
         groups.append((op.every,))
     if node.follows:
-        writers = (other for other in nodes.values() if other.is_write and other.id != node.id)
-        groups.append(tuple(other.op for other in writers if any(write.cell in node.follows for write in other.writes)))
+        others = (other for other in nodes.values() if other.is_write and not other.comes_back_from(node))
+        writers = (other for other in others if any(write.cell in node.follows for write in other.writes))
+        groups.append(tuple(dict.fromkeys(other.admission for other in writers if other.id != node.id)))
     follows = tuple(groups)
     every = op.every if isinstance(op.every, int) else 1
     is_free = all(not ungated.isdisjoint(group) for group in follows) and not (datasets and node.is_write)
-    # whether it has fired matters elsewhere: from then on an average stands in for its model
-    is_watched = isinstance(op, EmaOp) and op.use.eval == "swap"
-    if every == 1 and op.start is None and op.until is None and is_free and not is_watched:
+    # whether it has fired matters elsewhere: from then on an average stands in for its model, or keeps another share
+    is_watched = isinstance(op, EmaOp) and (op.use.eval == "swap" or op.is_counted)
+    if every == 1 and op.opens is None and op.until is None and is_free and not is_watched:
         return None
     gate = Gate(op=node.op, every=every, start=start, until=until, datasets=datasets)
     if first is not None or last is not None:  # an average counts the writes of its source, an update its own

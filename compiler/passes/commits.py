@@ -108,7 +108,12 @@ class _Finder:
     def _find_sources(self, node: Instruction) -> tuple[str, ...]:
         """Return the writers of what an average or copy reads, except the statistics of forwards."""
         writers = (writer for cell in sorted(node.follows, key=str) for writer in self.graph.writers.get(cell, ()))
-        return tuple(dict.fromkeys(each for each in writers if each != node.id and self.graph.nodes[each].is_write))
+        return tuple(dict.fromkeys(each for each in writers if each != node.id and self._precedes(each, node)))
+
+    def _precedes(self, writer: str, node: Instruction) -> bool:
+        """Return whether a write is no statistics of a forward, and not made of what follows it."""
+        other = self.graph.nodes[writer]
+        return other.is_write and not other.comes_back_from(node)
 
 
 def both(one: Commit, other: Commit) -> Commit:

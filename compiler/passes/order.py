@@ -25,7 +25,7 @@ def find_ordering(spec: GraphSpec, nodes: Mapping[str, Instruction]) -> tuple[Ed
     edges: list[Edge] = []
     for node in nodes.values():
         edges.extend(_data_edges(node, producers))
-        edges.extend(_implied_edges(node, writers))
+        edges.extend(_implied_edges(node, writers, nodes))
         # a share of the gradient of a `gradient` op waits for what the op waits for
         is_share = node.derivative is not None and isinstance(spec.ops[node.op], GradientOp)
         if node.id == node.op or _is_bare_reader(node) or is_share:
@@ -142,10 +142,12 @@ def _declared_edges(spec: GraphSpec, node: Instruction, nodes: Mapping[str, Inst
         yield Edge(before=op.every, after=node.id, hazard=Hazard.DECLARED, why=why)
 
 
-def _implied_edges(node: Instruction, writers: Mapping[Cell, tuple[str, ...]]) -> Iterator[Edge]:
+def _implied_edges(
+    node: Instruction, writers: Mapping[Cell, tuple[str, ...]], nodes: Mapping[str, Instruction]
+) -> Iterator[Edge]:
     """Yield an edge from every writer of what an average or copy reads."""
     for cell in sorted(node.follows, key=str):
         for writer in writers.get(cell, ()):
-            if writer != node.id:
+            if writer != node.id and not nodes[writer].comes_back_from(node):
                 why = f"{node.label} comes after every writer of its source's {cell}"
                 yield Edge(before=writer, after=node.id, hazard=Hazard.IMPLIED, why=why)

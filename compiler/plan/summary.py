@@ -106,7 +106,9 @@ def _describe(name: str, op: Op) -> str:
             return f"{', '.join(op.update)} from {source}{window}"
         case EmaOp():
             seldom = f" after every {op.every} writes of {op.ema}" if isinstance(op.every, int) and op.every > 1 else ""
-            return f"{op.target(name)} from {op.ema}{seldom}"
+            back = op.use.write_back
+            taken = f", whose weights {op.ema} takes after every {back.every}" if back is not None else ""
+            return f"{op.target(name)} from {op.ema}{seldom}{taken}"
         case AssignOp():
             return f"{op.assign} from {op.value}"
         case _:

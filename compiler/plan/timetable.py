@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from compiler.facts.optimizers import find_optimizers
 from compiler.ir.instructions import Apply
@@ -14,7 +14,21 @@ from compiler.passes.datasets import WORDS
 from compiler.passes.freeze import find_freeze_gate, find_freezes
 from compiler.plan.compiled_step import CompiledStep
 from compiler.timing.curves import UNKNOWN, find_scheduled
+from graphspec.declare.decays import DecayKind
 from graphspec.declare.ops import UpdateOp
+
+FORMULAS: Mapping[DecayKind, str] = {
+    "tf": "min(max, (1 + n)/(10 + n))",
+    "tf_warm": "a copy, then n/(9 + n) within min and max",
+    "inverse_power": "a copy, then 1 - (1 + (n - 1)/gamma)^-power within min and max",
+    "exp_ramp": "max (1 - exp(-n/tau))",
+    "anneal": "min(max, (n - 1)/(gamma + n - 1))",
+    "cosine": "half a cosine wave over n - 1",
+    "power": "(1 - 1/n)^(gamma + 1)",
+    "uniform": "(n - 1)/n",
+    "hard": "0 at every multiple, else 1",
+}
+"""What averages keep, by kind; n counts the writes of the source, for uniform what was averaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +90,8 @@ def format_clock(schedule: ScheduleDecl) -> str:
             return f"samples, {schedule.pace} in a train step"
         case "epochs":
             return f"epochs finished, {schedule.pace} train steps each"
+        case "writes":
+            return "writes of the source"
 
 
 def describe_moments(plan: CompiledStep, mode: str) -> Iterator[str]:
@@ -124,6 +140,9 @@ def _format_updates(gate: Gate, count: int) -> str:
 def _format_curve(curve: ScheduleDecl, unit: str) -> str:
     """Return a curve in words, its lengths in a unit."""
     fields = {name: f"{value:.6g}" for name, value in curve.fields.items()}
+    if unit == "writes" and curve.kind != "constant":
+        given = f", {', '.join(f'{name} {value}' for name, value in fields.items())}" if fields else ""
+        return f"{FORMULAS[cast('DecayKind', curve.kind)]}{given}"
     match curve.kind:
         case "constant":
             return f"constant {fields['value']}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from compiler.lower.verdict import find_holdable
 from graphspec.analysis.datasets import find_all_places, find_datasets
+from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MODES, CopyOp, EmaOp, Op, UpdateOp
 
@@ -53,7 +54,7 @@ def find_firing_period(
         return None
     if [mode for mode in MODES if op.runs_in(mode)] != ["train"]:
         return None
-    if op.start is not None and op.start.unit != "steps":
+    if (op.opens is not None and op.opens.unit != "steps") or isinstance(op.every, Duration):
         return None
     # An op counts all steps, or those of its `every:` update and of its source.
     source, within = find_source(op), within | {name}
@@ -62,7 +63,7 @@ def find_firing_period(
         named = find_firing_period(spec, op.every, within, epoch=epoch)
         base = named if base is not None and (base.is_plain or base == named) else None
     every = 1 if isinstance(op.every, str) else op.every or 1
-    start = None if op.start is None else int(op.start.count)
+    start = None if op.opens is None else int(op.opens.count)
     own = None if base is None else base.thin(every, start, endless=op.until is None)
     if own is None or not isinstance(op, UpdateOp) or op.window == 1:
         return own

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
@@ -16,10 +16,11 @@ from compiler.timing.curves import check_schedules
 from compiler.timing.period import FiringPeriod, find_firing_period, find_held, find_source, find_writers, find_writes
 from compiler.timing.phases import has_phases
 from compiler.timing.units import ClockRates, Pace, PaceProblem, complete_pace, exact
-from graphspec.declare.durations import Duration
+from graphspec.declare.durations import Duration, Start
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp, MetricOp, Op, UpdateOp
 from graphspec.diagnostics import Diagnostic
+from graphspec.read.source import Path
 
 Reset: TypeAlias = Literal["epoch", "never", "step"] | int
 
@@ -63,9 +64,17 @@ def _count_steps(op: MetricOp, pace: Pace) -> int:
     return 1 if isinstance(op.reset, str) else math.ceil(ClockRates(pace=pace).steps(op.reset))
 
 
-Field: TypeAlias = Literal["start", "until", "half_life"]
-NATIVE: Mapping[Field, str] = {"start": "steps", "until": "steps", "half_life": "updates"}
+Field: TypeAlias = Literal["start", "until", "half_life", "over", "every"]
+NATIVE: Mapping[Field, str] = {
+    "start": "steps",
+    "until": "steps",
+    "half_life": "updates",
+    "over": "updates",
+    "every": "updates",
+}
 """The unit in which the passes read a field."""
+IN_WRITES: frozenset[Field] = frozenset({"half_life", "over", "every"})
+"""The fields that count the writes of a source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,16 +151,16 @@ def _rewrite(spec: GraphSpec, pace: Pace, *, in_updates: bool) -> Timed:
     for name, op in spec.ops.items():
         for field, unit in NATIVE.items():
             duration = _duration(op, field)
-            if duration is None or duration.unit == unit:
+            if duration is None or (duration.unit == unit and field != "every"):
                 continue
-            if (duration.unit == "updates" or field == "half_life") == in_updates:
+            if (duration.unit == "updates" or field in IN_WRITES) == in_updates:
                 found = _count(spec, name, field, duration, pace)
                 if isinstance(found, Diagnostic):
                     # Without what cannot be counted other problems can still be found; an average needs its half-life.
                     problems.append(found)
-                    found = duration if field == "half_life" else None
+                    found = duration if field in ("half_life", "over") else None
                 if found is not duration:
-                    ops[name] = ops.get(name, op).model_copy(update={field: found})
+                    ops[name] = _put(ops.get(name, op), field, found)
     changed = {name: ops.get(name, op) for name, op in spec.ops.items()}
     return Timed(spec=spec.model_copy(update={"ops": changed}) if ops else spec, problems=tuple(problems))
 
@@ -164,7 +173,19 @@ def _duration(op: Op, field: Field) -> Duration | None:
         case "until":
             return op.until
         case "half_life":
-            return op.half_life if isinstance(op, EmaOp) else None
+            return op.halving if isinstance(op, EmaOp) else None
+        case "over":
+            over = op.formula.over if isinstance(op, EmaOp) and op.formula is not None else None
+            return over if isinstance(over, Duration) else None
+        case "every":
+            return op.every if isinstance(op.every, Duration) else None
+
+
+def _put(op: Op, field: Field, found: Duration | None) -> Op:
+    """Return an op with a duration in the unit of the passes; an interval is a number there."""
+    if field == "over" and isinstance(op, EmaOp) and op.formula is not None:
+        return op.model_copy(update={"decay": op.formula.model_copy(update={"over": found})})
+    return op.model_copy(update={field: int(found.count) if field == "every" and found is not None else found})
 
 
 def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: Pace) -> Duration | Diagnostic:
@@ -172,11 +193,13 @@ def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: P
 
     A start or end in updates stays as it is where no step number is the same: the run counts.
     """
-    rates = ClockRates(pace=pace)
+    rates, op = ClockRates(pace=pace), spec.ops[name]
+    is_inner = field == "over" or (field == "half_life" and isinstance(op, EmaOp) and op.half_life is None)
+    place: Path = ("decay", field) if is_inner else (field,)
     try:
-        if field == "half_life":
+        if field in IN_WRITES:
             # An average counts the writes of its source.
-            source = find_source(spec.ops[name]) or ""
+            source = find_source(op) or ""
             period = find_writes(spec, source, epoch=pace.epoch)
             rates = ClockRates(
                 pace=pace,
@@ -184,9 +207,16 @@ def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: P
                 missing=f"how many steps lie between two writes of '{source}', which is not constant",
                 help="count updates: `500 updates`",
             )
-            return Duration(count=float(rates.convert(duration, "updates")), unit="updates")
+            writes = rates.convert(duration, "updates")
+            if field == "every" and (writes.denominator != 1 or writes < 1):
+                message = f"it is {float(writes):g} writes of '{source}'"
+                raise PaceProblem(message, "write a whole number of writes: `every: 10`")
+            return Duration(count=float(writes), unit="updates")
         if duration.unit == "updates":
             period = _find_counted(spec, name, field)
+            if period is None and isinstance(duration, Start) and duration.before == "copy":
+                message = "updates that may be skipped are counted by the run, and until then it is a copy"
+                raise PaceProblem(message, "count steps, or write `before: hold`")
             if period is None:
                 return duration
             step = period.step(int(duration.count))
@@ -197,12 +227,12 @@ def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: P
             step = math.floor(begun * rates.length(duration.unit)) + 1
         else:
             step = math.floor(rates.steps(duration))
-        return Duration(count=step, unit="steps")
+        return replace(duration, count=step, unit="steps")
     except PaceProblem as problem:
         return Diagnostic(
             code="E-PACE",
             message=f"`{field}: {duration}` of '{name}' cannot be counted: {problem.message}",
-            span=span_of(spec, name, field),
+            span=span_of(spec, name, *place),
             notes=problem.notes(spec),
             is_pending=problem.is_pending,
             help=problem.help,

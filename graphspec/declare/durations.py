@@ -51,6 +51,13 @@ class Duration:
         return f"{int(self.count) if whole else format(Decimal(repr(self.count)), 'f')} {self.unit}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start(Duration):
+    """When an average begins, and what it is before that: it stays as it is (hold), or is a copy of its source."""
+
+    before: Literal["hold", "copy"] = "hold"
+
+
 def parse_duration(value: object, *, bare: Unit = "steps") -> Duration:
     """Return the duration a document's scalar spells; a whole number alone counts ``bare`` units.
 

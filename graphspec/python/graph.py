@@ -323,22 +323,32 @@ class Graph(Randoms):
         source: Model,
         *,
         into: Model | None = None,
-        decay: Number | None = None,
+        decay: Number | Mapping[str, object] | None = None,
         half_life: int | str | None = None,
         tau: Number | None = None,
         interval_correction: Literal["compound", "none"] | None = None,
         buffers: Literal["copy", "average", "ignore"] | None = None,
-        init: Literal["initial"] | None = None,
+        float_buffers: Literal["copy", "average", "ignore"] | None = None,
+        int_buffers: Literal["copy", "ignore"] | None = None,
+        match: str | None = None,
+        exclude: str | None = None,
+        dtype: Literal["float32", "bfloat16", "float16"] | None = None,
+        rounding: Literal["nearest", "stochastic"] | None = None,
+        init: Literal["initial", "first_update", "zeros"] | None = None,
         use: Mapping[str, object] | None = None,
         **fields: Unpack[Fields],
     ) -> Average:
         """Return a running average of a model's weights; without ``into`` it is a model that you can call.
+
+        ``decay`` is a number, a schedule or a formula: ``{"kind": "tf_warm", "max": 0.9999}``.
 
         >>> average = g.ema(net, decay=0.99)
         >>> smooth = average(x)
         """
         given: dict[str, object] = {"ema": source, "into": into, "decay": decay, "half_life": half_life, "tau": tau}
         given |= {"interval_correction": interval_correction, "buffers": buffers, "init": init, "use": use}
+        given |= {"float_buffers": float_buffers, "int_buffers": int_buffers, "match": match, "exclude": exclude}
+        given |= {"dtype": dtype, "rounding": rounding}
         return Average(self._recorder, self._record("ema", given, fields, ("ema",)))
 
     def copy(self, source: Model, *, into: Model, **fields: Unpack[Fields]) -> Op:

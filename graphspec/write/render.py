@@ -11,7 +11,8 @@ from graphspec.analysis.modes import find_reaches
 from graphspec.analysis.signatures import find_options
 from graphspec.declare.base import Declaration
 from graphspec.declare.data import DataSource, TrainingSets
-from graphspec.declare.durations import Duration
+from graphspec.declare.decays import DecaySpec
+from graphspec.declare.durations import Duration, Start
 from graphspec.declare.formulas import IN_CALLS, LOSS, FormulaOp
 from graphspec.declare.functions import PerBackend
 from graphspec.declare.graph import GraphSpec
@@ -52,6 +53,8 @@ def spell(value: object) -> Tree:
             return value.replace("${", "$${")  # what looks like an interpolation in a finished spec is none
         case None | bool() | int() | float():
             return value
+        case Start(before="copy"):
+            return {"at": spell_duration(value), "before": value.before}
         case Duration():
             return spell_duration(value)
         case list() | tuple():
@@ -71,6 +74,8 @@ def spell(value: object) -> Tree:
             return _spell_optimizer(value)
         case CurveSpec():
             return _spell_curve(value)
+        case DecaySpec():
+            return {"kind": value.kind, **{name: spell(each) for name, each in value.resolved.items()}}
         case DataSource():
             path = {} if value.class_path is None else {"class": value.class_path}
             return {**path, **{key: item for key, item in _spell_fields(value).items() if key != "source" or not path}}
@@ -211,7 +216,7 @@ def resolve(spec: GraphSpec) -> GraphSpec:
                 # An op that never runs in train mode does not train by default, regardless of who owns the model.
                 found["train"] = op.forward in updated and "train" in reaches[name].modes
             case EmaOp():
-                found["interval_correction"] = op.correction
+                found |= {"interval_correction": op.correction, "init": op.beginning}
             case UpdateOp(clip=ClipSpec(eps=None) as clip):
                 found["clip"] = clip.model_copy(update={"eps": clip.epsilon})
             case _:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from compiler.ir.program import Gate, ModelDecl, Program
 from compiler.ir.value import Plain
 from runtime.codegen import syntax
+from runtime.codegen.averages import average_globals, average_registration
 from runtime.codegen.dialect import Dialect, EmitContext, Global
 from runtime.codegen.flow import draws_numbers
 from runtime.codegen.lower.accumulate import window_globals, window_registration
@@ -68,6 +69,7 @@ def emit_build(context: EmitContext) -> Block:
         *dialect.last_lines(context, context.needs),
         *([Line(statement=registered)] if listed else []),
         *window_registration(context),
+        *average_registration(context),
         *registration(context),
     )
     refused = (Line(statement=syntax.refuse(f"E-PACE: {each}")) for each in program.uncounted[:1])
@@ -124,6 +126,7 @@ def _globals(context: EmitContext) -> Iterator[Global]:
     gates = {mode.mode: syntax.listing(_gate(gate) for gate in mode.gates) for mode in program.modes if mode.gates}
     if gates:
         yield Global(name="gates", value=syntax.call("Gates", syntax.name("clock"), syntax.dictionary(gates)))
+    yield from average_globals(context)
     for mode, metric in find_metrics(program):
         value, place = construct_metric(mode, metric, context), (metric.op, metric.place)
         yield Global(name=names.metric(mode, metric.op), value=value, place=place)

@@ -66,6 +66,10 @@ class Dialect(ABC):
     """Rules for which the framework's own class is used directly."""
     pace: str
     """The expression from which `paced` reads the steps."""
+    decay: str = "Decay"
+    """The class of the decay of an average that counts how often it took place."""
+    feeds: bool = False
+    """The host gives such numbers to the functions before each step."""
 
     build_doc: str
     """The docstring of ``build``."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from compiler.ir.program import Function
 from runtime.codegen import syntax
+from runtime.codegen.averages import feed_lines
 from runtime.codegen.dialect import EmitContext
 from runtime.codegen.lower.overflow import check_lines, hold_lines
 from runtime.codegen.text import Block, Code, Line
@@ -30,6 +31,7 @@ def emit_dispatch(context: EmitContext) -> Iterator[Code]:
     if needs.gates:
         body.append(Line(statement=syntax.assign("fired", syntax.call("gates.fire", mode, *dataset))))
     body += dialect.start_lines(needs)
+    body += feed_lines(context)
     key = _key([mode, *dataset, *([syntax.name("fired")] if needs.gates else [])])
     function = syntax.item(syntax.name("FUNCTIONS"), key)
     called = syntax.call(function, syntax.name("batch"), *dialect.step_arguments(needs))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from compiler.ir.program import Function, InputDecl, ModelDecl, Program
 from compiler.passes.datasets import format_datasets, is_particular
 from runtime.codegen import syntax
+from runtime.codegen.averages import register_lines as average_register
 from runtime.codegen.build import emit_build, emit_models, weights_register
 from runtime.codegen.dialect import Dialect, EmitContext
 from runtime.codegen.dispatch import emit_dispatch
@@ -155,6 +156,7 @@ def _emit_parts(context: EmitContext, provided: frozenset[str]) -> Iterator[Code
         yield Line(statement=syntax.register(name, syntax.name(key), syntax.dotted(kind)))
     yield from state_register(context.program, context.dialect)
     yield from window_register(context.program)
+    yield from average_register(context.program)
     yield from register_lines(context.program)
     yield from weights_register(context.program, provided)
     yield from (GAP, emit_models(context, provided), GAP, emit_build(context))

@@ -107,11 +107,11 @@ def _is_paced(program: Program) -> bool:
     """Return whether some option of an optimizer or a group, or number of an op, changes with the steps."""
     options = [each for optimizer in program.optimizers for each in optimizer.schedules.values()]
     numbers = [number.schedule for number, _, _ in find_numbers(program)]
-    return any(each.clock != "updates" for each in (*options, *numbers))
+    return any(each.clock not in ("updates", "writes") for each in (*options, *numbers))
 
 
 def follows_buffers(instruction: Blend | Assign, program: Program) -> bool:
     """Return whether a blend or copy treats buffers: built-in layers are known to have some or none."""
     model = program.model(instruction.source)
     has_some = model.kind == "class" or bool(model.buffers)
-    return has_some and not (isinstance(instruction, Blend) and instruction.buffers == "ignore")
+    return has_some and instruction.moves_buffers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from compiler.ir.instructions import Apply, Transform
+from compiler.ir.instructions import Apply, Blend, Transform
 from compiler.ir.program import ModelDecl, OptimizerDecl
 from compiler.ir.value import HyperParameter, Scheduled, ScheduleDecl, find_decls
 from compiler.ir.weight_terms import Penalty
@@ -13,11 +13,13 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, EmitContext, EmitScope, Global
 from runtime.codegen.resources import (
     Names,
+    averaged_keys,
     chosen_list,
     find_chosen,
     find_frozen,
     find_instructions,
     find_penalized,
+    find_selective,
 )
 from runtime.codegen.scheduled_numbers import find_numbers
 from runtime.codegen.scope import number
@@ -40,6 +42,8 @@ def follow(schedule: ScheduleDecl, dialect: Dialect) -> ast.expr:
 def scheduled_globals(context: EmitContext) -> Iterator[Global]:
     """Yield one function per number of an op: of nothing, or of the updates that an optimizer has applied."""
     for each, form, instruction in find_numbers(context.program):
+        if isinstance(instruction, Blend) and instruction.progress is not None:
+            continue  # it counts, and is made when there are gates
         read = _curve(each.schedule)
         if each.optimizer is None:
             timed = syntax.call("timed", syntax.name(context.dialect.pace), read, **_pace(each.schedule))
@@ -78,6 +82,17 @@ def pattern_globals(context: EmitContext) -> Iterator[Global]:
         found = _match(program.model(chosen.model), (chosen.match,), context)
         stepped = syntax.name(names.parameters(chosen.model))
         yield Global(name=names.chosen(chosen.key), value=syntax.call("among", stepped, found))
+    for blend in find_selective(program):
+        # by names of the source; the target has its parameters in the same order
+        model, has_own = program.model(blend.source), blend.source in context.needs.weights
+        whole = syntax.name(names.weights(blend.source) if has_own else names.parameters(blend.source))
+        chosen = whole if blend.match is None else syntax.call("among", whole, _match(model, (blend.match,), context))
+        if blend.exclude is not None:
+            chosen = syntax.call("without", chosen, _match(model, (blend.exclude,), context))
+        averaged, copied = (names.chosen(key) for key in averaged_keys(blend))
+        rest = syntax.call("without", whole, chosen)
+        yield Global(name=averaged, value=syntax.call("places", chosen, whole), place=(blend.op, blend.place))
+        yield Global(name=copied, value=syntax.call("places", rest, whole), place=(blend.op, blend.place))
     for each in find_penalized(program):
         listed = syntax.listing(_penalty(penalty, each, names) for penalty in each.penalties)
         yield Global(name=names.penalties(each.output), value=listed, place=(each.op, each.place))

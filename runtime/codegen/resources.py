@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from compiler.ir.instructions import (
     Accumulate,
     Apply,
+    Blend,
     CheckFinite,
     Evaluate,
     Forward,
@@ -127,6 +128,17 @@ def find_chosen(program: Program) -> tuple[Chosen, ...]:
     return tuple(found)
 
 
+def averaged_keys(blend: Blend) -> tuple[str, str]:
+    """Return the keys of the places of the parameters that are averaged, and of those that are copied."""
+    return f"{blend.op} averaged", f"{blend.op} copied"
+
+
+def find_selective(program: Program) -> tuple[Blend, ...]:
+    """Return the averages that patterns choose parameters for, each once."""
+    blends = (each for each in find_instructions(program) if isinstance(each, Blend))
+    return tuple({each.op: each for each in blends if each.match is not None or each.exclude is not None}.values())
+
+
 def find_penalized(program: Program) -> tuple[Transform, ...]:
     """Return the instructions that add penalties to a set, one for each set."""
     instructions = find_instructions(program)
@@ -172,6 +184,8 @@ def pattern_requests(program: Program) -> Iterator[NameRequest]:
         yield "frozen places", frozen_key(models, frozen), f"{'_'.join(models)}_frozen_places"
     for chosen in find_chosen(program):
         yield "chosen", chosen.key, f"{chosen.model}_chosen"
+    for each in find_selective(program):
+        yield from (("chosen", key, key.replace(" ", "_")) for key in averaged_keys(each))
     for each in find_penalized(program):
         yield "penalties", each.output, f"{each.op}_penalties"
 
@@ -182,7 +196,7 @@ def chosen_list(model: str, match: str | None, names: Names) -> ast.expr:
 
 
 FIXED = (
-    "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
+    "AVERAGES", "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
     "batch_size", "build", "clock", "committed", "copy", "dataset", "device", "dtype", "end_epoch", "fired",
     "gates", "given", "loss_scale", "made", "make_models", "metric", "mode", "model", "models", "name",
     "number", "outputs", "random", "seed", "step", "verdicts",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -214,6 +214,10 @@ class Engine(ABC):
     @abstractmethod
     def tensors(self) -> dict[str, object]:
         """Return everything that training changes, by name."""
+
+    @abstractmethod
+    def lend(self, model: str, average: str, *, buffers: bool) -> Callable[[], None]:
+        """Give a model the parameters of its average, and its buffers; return what gives it its own back."""
 
     @abstractmethod
     def averaged(self) -> frozenset[str]:

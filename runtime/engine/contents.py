@@ -159,6 +159,24 @@ def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None)
         yield Item(path=("averaged",), kind="names", read=read, write=write, optional=True, fresh=[])
 
 
+class Counted(Protocol):
+    """An average that counts how often it took place."""
+
+    times: int
+
+
+def average_items(averages: Mapping[str, Counted]) -> Iterator[Item]:
+    """Yield how often every average took place; all else that its decay depends on follows from that."""
+    for op, average in averages.items():
+
+        def write(count: Tree, average: Counted = average) -> None:
+            """Set how often it took place."""
+            average.times = cast("int", count)
+
+        read = partial(getattr, average, "times")
+        yield Item(path=("averages", op), kind="count", read=read, write=write, optional=True, fresh=0)
+
+
 class Metric(Protocol):
     """A running metric; ``state`` is None for one of a user's that cannot say what it keeps."""
 

@@ -260,7 +260,6 @@ WHERE = {
     "document": "",
     "call": "ops.noisy.",
     "update": "ops.learn.",
-    "ema": "ops.average.",
 }
 ROWS = re.findall(r"^\| (.+?) \| (`.+`) \|$", LANGUAGE[LANGUAGE.index("## Not built yet") :], re.MULTILINE)
 MISSING = [

@@ -180,9 +180,6 @@ def test_a_malformed_op_is_reported_where_it_is_malformed(small, find, line, cod
         "a: {«choose»: []}",
         "a: {«sometimes»: 0.5}",
         "a: {call: «all_gather», inputs: x}",
-        "a: {ema: net, «decay»: {kind: power}}",
-        "a: {ema: net, decay: 0.9, «init»: zeros}",
-        "a: {ema: net, decay: 0.9, «start»: {at: 100, before: hold}}",
     ],
 )
 def test_what_the_language_has_and_is_not_built_is_never_ignored(small, find, line):

@@ -31,6 +31,8 @@ class Clocks:
         """By mode and update, average or copy: the steps in which an update was applied, or the source was written."""
         self.averaged: set[str] = set()
         """Averages that have fired."""
+        self.taken: dict[str, int] = {}
+        """By average: how often it took place since it began."""
         self.gathering: set[str] = set()
         """Updates that accumulate and take part in this step, unless what they go by is held."""
         self.open: dict[str, int] = {}
@@ -90,7 +92,7 @@ class Clocks:
         key = (meaning.mode, name)
         self.counts[key] = self.counts.get(key, 0) + 1
         self.counted += [name] if isinstance(op, EmaOp | CopyOp) else []
-        return self.counts[key] - (1 if op.start else 0)
+        return self.counts[key] - (1 if op.opens else 0)
 
     def _find_writers(self, name: str, meaning: Meaning, admitted: set[str]) -> list[str]:
         """Return the ops that write the source of an average or copy before it."""
@@ -101,7 +103,11 @@ class Clocks:
 
     def note(self, meaning: Meaning, firing: list[str], held: set[str]) -> None:
         """Remember which averages there are, and forget the writes that did not take place."""
-        self.averaged |= {name for name in firing if isinstance(meaning.ops[name], EmaOp) and name not in held}
+        fired = {name: meaning.ops[name] for name in firing if name not in held}
+        averages = {name: op for name, op in fired.items() if isinstance(op, EmaOp)}
+        self.averaged |= averages.keys()
+        for name, op in averages.items():
+            self.taken[name] = self.number(name, op, meaning.mode)
         for name in self.gathering:
             key = (meaning.mode, f"window of {name}")
             if meaning.ops[name].every in held:
@@ -121,6 +127,11 @@ class Clocks:
                 continue
             self.written[meaning.mode, name] = self.written.get((meaning.mode, name), 0) + took_place
 
+    def number(self, name: str, op: EmaOp, mode: str) -> int:
+        """Return which firing of an average since its beginning one of this step is; 0 while it is a copy."""
+        is_early = op.copies_before and self.steps[mode] < first_step(op.start, self.pace)
+        return 0 if is_early else self.taken.get(name, 0) + 1
+
     def is_frozen(self, spec: GraphSpec, model: str, until: Duration, step: int) -> bool:
         """Return whether a group of a model is frozen in a train step, before which so much was applied."""
         if until.unit != "updates":
@@ -130,14 +141,14 @@ class Clocks:
 
     def _first(self, op: Op) -> int:
         """Return the first step that ``start`` admits; 0 where it is not written."""
-        return first_step(op.start, self.pace) if op.start is not None and op.start.unit != "updates" else 0
+        return first_step(op.opens, self.pace) if op.opens is not None and op.opens.unit != "updates" else 0
 
     def _is_inside(self, name: str, meaning: Meaning, step: int, admitted: set[str]) -> bool:
         """Return whether a step is between start and until, in updates where they are."""
         op, written = meaning.ops[name], self.written.get((meaning.mode, name), 0)
-        if op.start is not None and op.start.unit == "updates":
+        if op.opens is not None and op.opens.unit == "updates":
             written_now = written + bool(self._find_writers(name, meaning, admitted))
-            if written_now < op.start.count:
+            if written_now < op.opens.count:
                 return False
         if op.until is not None and op.until.unit == "updates":
             return self._first(op) <= step and written < op.until.count
@@ -159,13 +170,3 @@ def first_step(start: Duration, pace: Pace) -> int:
 def last_step(until: Duration, pace: Pace) -> int:
     """Return the last step, from 1: of an epoch, or with a certain sample."""
     return int(until.count) * pace.epoch if until.unit == "epochs" else first_step(until, pace)
-
-
-def decay_of(op: EmaOp) -> float:
-    """Return the share of the old average that one firing keeps; ``every: k`` compounds where it is asked to."""
-    interval = op.every if isinstance(op.every, int) else 1
-    if op.half_life is not None:
-        single = 0.5 ** (1.0 / op.half_life.count)
-    else:
-        single = op.decay if op.decay is not None else 1.0 - op.tau
-    return single**interval if op.correction == "compound" else single

@@ -151,13 +151,19 @@ class Meaning:
         """Return whether an average or copy writes the buffers of its target."""
         op = self.ops[name]
         source = op.ema if isinstance(op, EmaOp) else op.copy_
-        return self.has_buffers(source) and (isinstance(op, CopyOp) or self.buffer_policy(name) != "ignore")
+        policies = () if isinstance(op, CopyOp) else (self.buffer_policy(name), self.whole_policy(name))
+        return self.has_buffers(source) and set(policies) != {"ignore"}
+
+    def whole_policy(self, name: str) -> str:
+        """Return what an average does with buffers of whole numbers, which have no average."""
+        op = self.ops[name]
+        return op.int_buffers or ("ignore" if self.buffer_policy(name) == "ignore" else "copy")
 
     def buffer_policy(self, name: str) -> str:
         """Return what an average does with buffers: its own word, else the target's, else the source's."""
         op = self.ops[name]
         holders = [self.spec.models.get(model) for model in (op.target(name), op.ema)]
-        words = [op.buffers, *(holder.buffers for holder in holders if holder is not None), "ignore"]
+        words = [op.buffers, op.float_buffers, *(holder.buffers for holder in holders if holder is not None), "ignore"]
         return next(word for word in words if word is not None)
 
     # ------------------------------------------------------------ happens-before

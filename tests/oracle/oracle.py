@@ -87,6 +87,9 @@ class Oracle:
             number=self.clocks.steps[mode],
             states=self.states,
             windows=Windows(self.spec, self.gathered, self.clocks.gathering, self._ends_epoch(mode)),
+            firings={
+                name: self.clocks.number(name, op, mode) for name, op in self.spec.ops.items() if isinstance(op, EmaOp)
+            },
         )
         returned = [value for value in meaning.returned if value in self.states or meaning.owner[value] in firing]
         outputs = {value: self._output(step, value) for value in returned}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
@@ -19,7 +20,7 @@ from graphspec.declare.ops import (
     UpdateOp,
 )
 from graphspec.declare.schedules import ScheduleSpec
-from tests.oracle.clocks import decay_of
+from tests.oracle.averages import mix
 from tests.oracle.draws import Draws
 from tests.oracle.gradients import differentiate, find_reached
 from tests.oracle.meaning import Meaning, Versions
@@ -53,12 +54,13 @@ class StepValues:
         number: int,
         states: State,
         windows: Windows,
+        firings: Mapping[str, int],
     ) -> None:
         self.meaning, self.parts = meaning, Parts(meaning)
         self.versions = Versions(meaning, firing, runs=self.parts.listed(firing), past=self.parts.past)
         self.batch, self.start, self.optimizers = batch, start, optimizers
         self.draws, self.number = draws, number
-        self.states, self.windows = states, windows
+        self.states, self.windows, self.firings = states, windows, firings
         self.verdicts = Verdicts(self, firing, gathering)
         self.base = World(self, Reals(), {})
         self.left: dict[str, State] = {}
@@ -113,11 +115,20 @@ class StepValues:
         holders = self.meaning.storages.holders(source) if part == "params" else (source,)
         seen = {holder: self.versions.seen(name, f"{holder}.{part}") for holder in holders}
         new = {key: value for one in seen for key, value in self._cell(f"{one}.{part}", one, seen[one]).items()}
-        if isinstance(op, CopyOp) or (part == "buffers" and self.meaning.buffer_policy(name) == "copy"):
+        if isinstance(op, CopyOp):
             return new
-        kept = decay_of(op)
-        whole = {key: key.endswith("num_batches_tracked") for key in old}
-        return {key: new[key] if whole[key] else kept * old[key] + (1 - kept) * new[key] for key in old}
+        return {key: self._average(name, op, key, old[key], new[key]) for key in old}
+
+    def _average(self, name: str, op: EmaOp, key: str, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        """Return one parameter or buffer of an average, as its policy says."""
+        if is_buffer(key):
+            is_whole = key.endswith("num_batches_tracked")
+            policy = self.meaning.whole_policy(name) if is_whole else self.meaning.buffer_policy(name)
+        else:
+            is_chosen = op.match is None or re.search(op.match, key)
+            is_left_out = op.exclude is not None and re.search(op.exclude, key)
+            policy = "average" if is_chosen and not is_left_out else "copy"
+        return {"copy": new, "ignore": old}.get(policy, mix(op, self.firings[name], old, new))
 
     def seen_state(self, name: str, reader: str) -> np.ndarray:
         """Return a declared state as an op sees it."""

@@ -95,7 +95,7 @@ def difference(step: StepValues, target: tuple[str, str], index: tuple[int, int]
 def again(step: StepValues, start: dict) -> StepValues:
     """Return the same step from other weights."""
     rest = {"optimizers": step.optimizers, "draws": step.draws, "number": step.number}
-    rest |= {"states": step.states, "windows": step.windows}
+    rest |= {"states": step.states, "windows": step.windows, "firings": step.firings}
     return StepValues(step.meaning, step.versions.firing, batch=step.batch, start=start, **rest)
 
 

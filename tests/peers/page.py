@@ -84,8 +84,8 @@ becomes the peer's number.
 
 ## What is left out
 
-- What is [not built yet](language.md#not-built-yet): sparse gradients, several processes, averages that start with
-  the first update or are written back, decays that follow a count, repeated and random blocks.
+- What is [not built yet](language.md#not-built-yet): sparse gradients, several processes, repeated and
+  random blocks.
 - What has no name here: Ftrl, Adafactor, LAMB, Muon and AMSGrad; rates that react to a plateau, inverse-time decay,
   products of schedules, cosines with an exponent; Poisson, log-cosh, squared hinge and percentage losses. Many of
   these can be written with `call` or your own function.

@@ -111,6 +111,10 @@ def _of_writer(document: Document, op: Document, kind: str) -> Iterator[str]:
             yield from _of_optimizer(op["optimizer"])
     if kind == "ema":
         yield next(f"ema: {rate}" for rate in ("decay", "tau", "half_life") if rate in op)
+        yield f"ema: init {op.get('init', 'unsaid')}"
+        if isinstance(op.get("decay"), dict) and "kind" in op["decay"]:
+            yield f"ema: {op['decay']['kind']}"
+            yield "ema: a formula"
         yield "ema: into a model" if "into" in op else "ema: hidden"
         yield f"ema: buffers {op['buffers']}" if "buffers" in op else "ema: no buffers"
         if "use" in op:

@@ -8,6 +8,7 @@ from compiler.ir.step_graph import Hazard
 from tests.properties import mutations as to
 from tests.properties.killers import fails
 from tests.properties.mutant import Mutant
+from tests.properties.mutants_of_averages import MUTANTS_OF_AVERAGES
 from tests.properties.mutants_of_endings import MUTANTS_OF_ENDINGS
 from tests.properties.mutants_of_graphs import MUTANTS_OF_GRAPHS
 from tests.properties.mutants_of_order import MUTANTS_OF_ORDER
@@ -22,6 +23,7 @@ MUTANTS = (
     *MUTANTS_OF_VERDICTS,
     *MUTANTS_OF_ENDINGS,
     *MUTANTS_OF_OUTCOMES,
+    *MUTANTS_OF_AVERAGES,
 )
 EQUIVALENT = (
     Mutant(

@@ -312,7 +312,22 @@ def unreached() -> dict:
     return {**_document("unreached", models, {**calls, **losses, **ops}), "outputs": ["fit", *losses]}
 
 
+def counted_averages() -> dict:
+    """Return averages that depend on how often they took place, and one of some parameters."""
+    ops = {
+        "out": {"forward": "a", "inputs": "x"},
+        "loss": {"loss": "mse", "inputs": ["out", "y"]},
+        "step": {"update": "a", "loss": "loss"},
+        "ramp": {"ema": "a", "decay": {"kind": "tf", "max": 0.9}, "every": 2, "interval_correction": "compound"},
+        "zeros": {"ema": "a", "decay": {"kind": "exp_ramp", "max": 0.9, "tau": 2.0}, "init": "zeros"},
+        "late": {"ema": "a", "decay": 0.8, "start": {"at": 3, "before": "copy"}, "init": "initial"},
+        "some": {"ema": "a", "decay": 0.7, "match": "weight"},
+    }
+    return _document("counted-averages", {"a": _model(LINEAR)}, ops)
+
+
 SPECIAL: Mapping[str, dict] = {
+    "counted-averages": counted_averages(),
     "recomputed": recomputed(),
     "checkpointed": checkpointed(),
     "statistics-in-parts": statistics_in_parts(),

@@ -13,7 +13,7 @@ from compiler.ir.instructions.accumulate import (
     RestoreAccumulator,
     TakeAccumulated,
 )
-from compiler.ir.instructions.average import Assign, Blend, Store
+from compiler.ir.instructions.average import Assign, Blend, Progress, Store
 from compiler.ir.instructions.base import TOGETHER, Commit, Effect, Emit, Frozen, InstructionBase, Overflow, Release
 from compiler.ir.instructions.evaluate import CONSTANT_CALLS, MASKS, Counted, Evaluate, Random, Schedule
 from compiler.ir.instructions.forward import Forward
@@ -67,6 +67,7 @@ __all__ = [
     "Instruction",
     "InstructionBase",
     "Overflow",
+    "Progress",
     "Random",
     "Recomputed",
     "Release",

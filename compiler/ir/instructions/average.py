@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -14,6 +15,30 @@ from compiler.ir.value import (
     Scheduled,
 )
 
+BEGINNINGS: Mapping[str, tuple[str, ...]] = {
+    "initial": (),
+    "first_update": ("first a copy",),
+    "zeros": ("from zero, debiased",),
+}
+"""How an average begins, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How the share that an average keeps depends on how often it took place before; its schedule counts writes.
+
+    ``first`` writes of the source are counted at its first time, ``every`` at each other. ``compounds``: what all of
+    these would keep is multiplied. Before the train step ``since`` it is a copy, and counts nothing.
+    """
+
+    first: int = 1
+    every: int = 1
+    since: int = 1
+    compounds: bool = False
+    begin: Literal["initial", "first_update", "zeros"] = "initial"
+    taken: bool = False
+    """The schedule says what is taken of the new."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blend(Effect):
@@ -24,15 +49,43 @@ class Blend(Effect):
     decay: float | Scheduled
     half_life: str = ""
     """What the decay comes from, where the spec gives a half-life: ``500 updates``."""
+    progress: Progress | None = None
+    """What else the decay depends on; None where it does not matter how often it took place."""
     buffers: Literal["copy", "average", "ignore"]
+    """What happens to floating-point buffers."""
+    int_buffers: Literal["copy", "ignore"] = "copy"
+    """What happens to the others, where there are some."""
+    match: str | None = None
+    """Only parameters of the source in whose names it is found are averaged."""
+    exclude: str | None = None
+    """Those in whose names it is found are copied."""
+    dtype: Literal["", "float32", "bfloat16", "float16"] = ""
+    """The type to whose numbers it is rounded; empty: that of the step."""
+    rounding: Literal["nearest", "stochastic"] = "nearest"
 
     FIELDS: ClassVar[Fields] = {
         "source": str,
         "target": str,
         "decay": float | str,
         "half_life": str,
+        "begin": str,
         "buffers": Literal["copy", "average", "ignore"],
+        "int_buffers": Literal["copy", "ignore"],
+        "match": str | None,
+        "exclude": str | None,
+        "dtype": str,
+        "rounding": str,
     }
+
+    @property
+    def drawing(self) -> bool:
+        """Return whether it is rounded at random."""
+        return self.rounding == "stochastic"
+
+    @property
+    def moves_buffers(self) -> bool:
+        """Return whether it writes some buffers, if there are some."""
+        return self.buffers != "ignore" or self.int_buffers != "ignore"
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -56,9 +109,19 @@ class Blend(Effect):
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Return the half-life, where there is one, and what happens to buffers."""
-        half_life = (f"half_life {self.half_life}",) if self.half_life else ()
-        return half_life if self.buffers == "ignore" else (*half_life, f"buffers {self.buffers}")
+        """Return the half-life, where there is one, how it begins, and what happens to buffers."""
+        found = (f"half_life {self.half_life}",) if self.half_life else ()
+        if self.progress is not None:
+            found += BEGINNINGS[self.progress.begin]
+            found += (f"a copy before step {self.progress.since}",) if self.progress.since > 1 else ()
+        found += (f"only '{self.match}'",) if self.match else ()
+        found += (f"a copy of '{self.exclude}'",) if self.exclude else ()
+        found += (f"rounded to {self.dtype}, {self.rounding}",) if self.dtype else ()
+        if not self.moves_buffers:
+            return found
+        is_like = self.int_buffers == ("ignore" if self.buffers == "ignore" else "copy")
+        apart = () if is_like else (f"other buffers {self.int_buffers}",)
+        return (*found, f"buffers {self.buffers}", *apart)
 
     @property
     def title(self) -> str:
@@ -73,7 +136,13 @@ class Blend(Effect):
             "target": self.target,
             "decay": decay,
             "half_life": self.half_life,
+            "begin": "initial" if self.progress is None else self.progress.begin,
             "buffers": self.buffers,
+            "int_buffers": self.int_buffers,
+            "match": self.match,
+            "exclude": self.exclude,
+            "dtype": self.dtype,
+            "rounding": self.rounding,
         }
 
 
@@ -83,6 +152,8 @@ class Assign(Effect):
 
     source: str
     target: str
+    moves_buffers: bool = True
+    """Buffers are copied, too, if there are some."""
 
     FIELDS: ClassVar[Fields] = {"source": str, "target": str}
 

@@ -143,6 +143,11 @@ class InstructionBase(ABC):
         """Return whether it is a write that stands at its earliest legal place, rather than on demand."""
         return False
 
+    def comes_back_from(self, other: InstructionBase) -> bool:
+        """Return whether it follows what the main one of its op writes: it gives a model the weights of its average."""
+        is_second = self.op == other.id != self.id
+        return is_second and not self.follows.isdisjoint(write.cell for write in other.writes)
+
     # ------------------------------------------------------------ values
 
     @property

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from pydantic import BeforeValidator, PlainValidator, Strict, ValidationInfo, WithJsonSchema, field_validator
 
 from graphspec.declare.base import Declaration, not_built, problem
-from graphspec.declare.durations import DurationField, parse_duration
+from graphspec.declare.durations import Duration, DurationField, parse_duration
 from graphspec.declare.fields import NAME_PATTERN, NamesOrNone, at_least_one, is_name, listed
 from graphspec.words import describe
 
@@ -62,6 +62,10 @@ DatasetWords = Annotated[
 ]
 
 
+IntervalField = Annotated[int | str | Duration, WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}]})]
+"""A number of steps, the name of an update, or (of an average) a time."""
+
+
 class OpBase(Declaration):
     """Fields common to all ops."""
 
@@ -71,7 +75,7 @@ class OpBase(Declaration):
     """Modes it runs in: one, a list, or `"!eval"` for all but one. Default: every mode (writers of models: train)."""
     after: NamesOrNone | None = None
     """Ops that must have happened; the op then sees what they wrote. `[]` says that none is meant."""
-    every: int | str | None = None
+    every: IntervalField | None = None
     """Run at every n-th step, or exactly in the steps in which the named update was applied."""
     start: DurationField | None = None
     """When it runs for the first time, counted from 1: `100 steps`; `3 epochs` is the first step of epoch 3."""
@@ -115,6 +119,11 @@ class OpBase(Declaration):
     @abstractmethod
     def kind(self) -> str:
         """Return the key that makes this op what it is."""
+
+    @property
+    def opens(self) -> Duration | None:
+        """Return when it may fire for the first time; None: from the first step on."""
+        return self.start
 
     def runs_in(self, mode: str) -> bool:
         """Return whether the op may run in a mode."""

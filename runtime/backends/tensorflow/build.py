@@ -30,6 +30,7 @@ from runtime.engine.errors import call_checked
 from runtime.engine.observe import learn
 from runtime.engine.replicas import refuse_reducers
 from runtime.engine.setting import make_models
+from runtime.engine.stalls import find_stalls
 from runtime.engine.user_models import check_parameters
 from runtime.problems import problem, refuse
 from runtime.step import StepError
@@ -50,6 +51,7 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     setting = Setting.of(plan, request, device=device, dtype=dtype, given=given)
     learned = learn(plan, given, TensorFlowObserver(setting=setting))
     program, spec = learned.plan.program, learned.plan.spec
+    refuse(find_stalls(program, spec, request.dtype), spec)
     loaded = load_program(program, given, setting.extras)
     models = make_models(loaded, spec, ERRORS, setting, learned.models)
     refuse(find_undeclared_ties(models, program, spec), spec)

@@ -35,6 +35,7 @@ from runtime.engine.contents import (
     BY_TREE,
     Contents,
     applied_item,
+    average_items,
     clock_items,
     find_names,
     metric_items,
@@ -149,6 +150,7 @@ class TensorFlowEngine(ModuleEngine):
         found.update({f"state.{name}": each for name, each in self.states.items()})
         items = [
             *clock_items(modes, self.clock, self.gates),
+            *average_items(self.loaded.names.get("AVERAGES", {})),
             *metric_items({each.mode: self.metrics(each.mode) for each in modes}, read_metric, write_metric),
             *scale_items(self.loaded.names.get("loss_scale"), read_scale, write_scale),
             *window_items(self.loaded.names.get("WINDOWS", {}), names),
@@ -192,6 +194,23 @@ class TensorFlowEngine(ModuleEngine):
             found.update(slot_tensors(cell, optimizer, find_names(self.parameters)))
         found.update({f"state.{name}": each for name, each in self.states.items()})
         return {name: each.read_value() for name, each in found.items()}
+
+    def lend(self, model: str, average: str, *, buffers: bool) -> Callable[[], None]:
+        """Give the variables of a model the values of its average: graphs hold variables, which are no pointers."""
+        own, others = (
+            [each for _, each in (*self.parameters[name], *(self.buffers[name] if buffers else ()))]
+            for name in (model, average)
+        )
+        kept = [variable.read_value() for variable in own]
+        for variable, other in zip(own, others, strict=True):
+            variable.assign(tf.cast(other, variable.dtype))
+
+        def give_back() -> None:
+            """Give them their own values again, bit for bit."""
+            for variable, value in zip(own, kept, strict=True):
+                variable.assign(value)
+
+        return give_back
 
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""

@@ -37,6 +37,7 @@ from runtime.engine.backend import PackedModel, PackedProgram, Signature
 from runtime.engine.contents import (
     Contents,
     applied_item,
+    average_items,
     clock_items,
     find_names,
     metric_items,
@@ -177,6 +178,7 @@ class TorchEngine(ModuleEngine):
         items = [
             *clock_items(modes, self.clock, self.gates),
             *extra_items(self.models),
+            *average_items(self.loaded.names.get("AVERAGES", {})),
             *metric_items({each.mode: self.metrics(each.mode) for each in modes}, read_metric, write_metric),
             *scale_items(self.loaded.names.get("loss_scale"), read_scale, write_scale),
             *window_items(self.loaded.names.get("WINDOWS", {}), names),
@@ -216,6 +218,23 @@ class TorchEngine(ModuleEngine):
                     if isinstance(value, torch.Tensor)
                 }
         return found
+
+    def lend(self, model: str, average: str, *, buffers: bool) -> Callable[[], None]:
+        """Let the tensors of a model be those of its average in memory; nothing is copied."""
+        own, others = (
+            [*each.parameters(), *(each.buffers() if buffers else ())]
+            for each in (self.models[model], self.models[average])
+        )
+        kept = [tensor.data for tensor in own]
+        for tensor, other in zip(own, others, strict=True):
+            tensor.data = other.data
+
+        def give_back() -> None:
+            """Let them be their own again."""
+            for tensor, data in zip(own, kept, strict=True):
+                tensor.data = data
+
+        return give_back
 
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""

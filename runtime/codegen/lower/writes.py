@@ -14,7 +14,7 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.transform import apply_present
 from runtime.codegen.needs import are_tied, follows_buffers
-from runtime.codegen.resources import chosen_list
+from runtime.codegen.resources import averaged_keys, chosen_list
 from runtime.codegen.scope import line_of, number, setting, with_notes, write_comment
 from runtime.codegen.text import Line
 
@@ -91,15 +91,39 @@ def _share(gradients: ast.expr, part: ApplyPart, model: str, scope: EmitScope) -
 def lower_blend(instruction: Blend, scope: EmitScope) -> Lowered:
     """Return the average of the weights, then the lines for the buffers."""
     comment = _follow_comment(instruction, instruction.source, instruction.target)
-    target, source = (_weights(each, scope) for each in (instruction.target, instruction.source))
+    lists = [_weights(each, scope) for each in (instruction.target, instruction.source)]
     decay = setting(instruction.decay, scope)
-    lines = [line_of(instruction, syntax.perform(syntax.call("blend", target, source, decay)), comment=comment)]
+    writes: list[ast.expr] = []
+    if instruction.match is None and instruction.exclude is None:
+        writes.append(syntax.call("blend", *lists, decay))
+    else:
+        averaged, copied = (syntax.name(scope.names.chosen(each)) for each in averaged_keys(instruction))
+        writes.append(syntax.call("blend", *(syntax.call("taken", each, averaged) for each in lists), decay))
+        writes.append(syntax.call("copy_into", *(syntax.call("taken", each, copied) for each in lists)))
     if follows_buffers(instruction, scope.program):
-        buffers = _buffers(instruction, scope)
-        is_copied = instruction.buffers == "copy"
-        follow = syntax.call("copy_into", *buffers) if is_copied else syntax.call("blend_buffers", *buffers, decay)
-        lines.append(line_of(instruction, syntax.perform(follow)))
-    return Lowered(code=with_notes(instruction, lines))
+        writes.append(_follow_buffers(instruction, decay, scope))
+    if instruction.dtype:
+        dtype = syntax.dotted(f"{scope.dialect.prefix}.{instruction.dtype}")
+        drawn = [syntax.name("random"), syntax.constant(instruction.op)] if instruction.drawing else []
+        writes.append(syntax.call("round_at_random" if drawn else "round_to", lists[0], dtype, *drawn))
+    lines = [line_of(instruction, syntax.perform(each)) for each in writes]
+    return Lowered(code=with_notes(instruction, [replace(lines[0], comment=comment), *lines[1:]]))
+
+
+def _follow_buffers(instruction: Blend, decay: ast.expr, scope: EmitScope) -> ast.expr:
+    """Return the line for buffers: all of them, or those that are numbers of one kind."""
+    buffers, policies = _buffers(instruction, scope), (instruction.buffers, instruction.int_buffers)
+    match policies:
+        case ("copy", "copy"):
+            return syntax.call("copy_into", *buffers)
+        case ("average", "copy"):
+            return syntax.call("blend_buffers", *buffers, decay)
+        case (_, "copy"):
+            return syntax.call("copy_into", *(syntax.call("whole_numbers", each) for each in buffers))
+        case _:
+            floats = [syntax.call("floating", each) for each in buffers]
+            is_copied = instruction.buffers == "copy"
+            return syntax.call("copy_into", *floats) if is_copied else syntax.call("blend", *floats, decay)
 
 
 def written_lists(instruction: Apply | Blend | Assign, scope: EmitScope) -> Iterator[ast.expr]:

@@ -59,6 +59,8 @@ class TensorFlowDialect(Dialect):
     }
     wrapped: Mapping[str, str] = {}
     pace = "steps"
+    decay = "FedDecay"
+    feeds = True
     build_doc = "Make models, optimizers and graphs, once, before the first step."
 
     def library(self) -> Library:

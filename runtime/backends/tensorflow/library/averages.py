@@ -40,3 +40,13 @@ def copy_into(target: Sequence[tf.Variable], source: Sequence[tf.Variable]) -> N
     """Copy every variable of ``source`` into its partner in ``target``."""
     for old, new in zip(target, source, strict=True):
         old.assign(tf.cast(new, old.dtype))
+
+
+def floating(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
+    """Return the variables of floating-point numbers."""
+    return [each for each in variables if each.dtype.is_floating]
+
+
+def whole_numbers(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
+    """Return the other variables."""
+    return [each for each in variables if not each.dtype.is_floating]

@@ -29,3 +29,13 @@ def copy_into(target: list[torch.Tensor], source: list[torch.Tensor]) -> None:
     """Copy every tensor of ``source`` into its partner in ``target``."""
     if target:
         foreach_copy(target, source)
+
+
+def floating(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the tensors of floating-point numbers."""
+    return [each for each in tensors if each.is_floating_point()]
+
+
+def whole_numbers(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the other tensors."""
+    return [each for each in tensors if not each.is_floating_point()]

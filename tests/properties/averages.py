@@ -1,0 +1,49 @@
+"""Averages of random specs with decays of every kind, and with beginnings of every kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.properties.specs import Draft
+
+DECAYS: list[dict[str, object]] = [
+    {"kind": "tf", "max": 0.5},
+    {"kind": "tf_warm", "max": 0.9},
+    {"kind": "inverse_power", "max": 0.6, "min": 0.4},
+    {"kind": "exp_ramp", "max": 0.9, "tau": 2.0},
+    {"kind": "anneal", "max": 0.8, "gamma": 3.0},
+    {"kind": "cosine", "from": 0.5, "to": 0.9, "over": 3, "endpoint": False},
+    {"kind": "cosine", "from": 0.5, "over": 3, "endpoint": True},
+    {"kind": "power", "gamma": 1.5},
+    {"kind": "power", "sigma_rel": 0.2},
+    {"kind": "uniform"},
+    {"kind": "hard", "every": 2},
+    {"kind": "constant", "decay": 0.7},
+    {"kind": "half_life", "half_life": "3 updates"},
+]
+"""Formulas over few writes."""
+BEGINNINGS = ("initial", "first_update", "zeros")
+RATES = ("decay", "tau", "half_life")
+
+
+def vary_averages(draft: Draft) -> None:
+    """Let some averages keep what a formula says, count the writes in between, and begin in another way."""
+    for name, op in draft.ops.items():
+        if "ema" not in op or not draft.chance(0.5):
+            continue
+        if draft.chance(0.7) and not isinstance(op.get("every"), str):
+            kept = {key: value for key, value in op.items() if key not in (*RATES, "interval_correction")}
+            draft.ops[name] = op = {**kept, "decay": draft.random.choice(DECAYS)}
+            if draft.chance(0.3):
+                op["interval_correction"] = draft.random.choice(["compound", "none"])
+        is_scheduled = any("schedule" in op.get(rate, {}) for rate in RATES if isinstance(op.get(rate), dict))
+        if draft.chance(0.5):
+            op["init"] = draft.random.choice(BEGINNINGS[: 2 if is_scheduled else 3])
+        if op.get("buffers") in ("copy", "average") and draft.chance(0.4):
+            op["float_buffers"] = op.pop("buffers")
+            op |= draft.random.choice([{}, {"int_buffers": "ignore"}])
+        if "layers" in draft.models[op["ema"]] and draft.chance(0.2):
+            op |= draft.random.choice([{"match": "weight"}, {"exclude": "weight"}])
+        if "start" not in op and draft.chance(0.2):
+            op["start"] = {"at": draft.random.choice([2, "3 steps"]), "before": draft.random.choice(["copy", "hold"])}
