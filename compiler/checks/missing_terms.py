@@ -39,8 +39,9 @@ def check_evaluated(graph: ModeGraph) -> Iterator[Diagnostic]:
     reaches = find_reaches(graph.spec.ops)
     for name in graph.spec.outputs or ():
         op = graph.spec.ops.get(name)
-        is_bare = isinstance(op, LossOp) and op.mode is None
-        if is_bare and op.times > 1 and not reaches[name].modes.isdisjoint(("eval", "test")):
+        if not isinstance(op, LossOp) or op.mode is not None or reaches[name].modes.isdisjoint(("eval", "test")):
+            continue
+        if op.times > 1:
             yield Diagnostic(
                 code="W-EVAL",
                 severity="warning",
