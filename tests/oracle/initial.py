@@ -41,14 +41,22 @@ def _initial(
     name: str, laws: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]], key: tuple[object, ...]
 ) -> np.ndarray:
     """Return one tensor; a bias is spread as the weight of its layer."""
-    shape, (path, _, part) = shapes[name], name.rpartition(".")
+    shape, (path, _, part) = shapes[name], name.replace("out_proj.", "out_proj_").rpartition(".")
     law = laws[name] if name in laws else laws[path]
     match law, part:
-        case "normal" | "embedding", _:
+        case "lstm" | "gru", _:
+            spread = 1 / math.sqrt(shapes[f"{path}.weight_hh_l0"][1])
+            return (2 * draw(make_key(*key), shape, "uniform") - 1) * spread
+        case "multi_head_attention", ("in_proj_weight" | "out_proj_weight"):
+            spread = math.sqrt(6 / sum(shape)) if part == "in_proj_weight" else 1 / math.sqrt(shape[1])
+            return (2 * draw(make_key(*key), shape, "uniform") - 1) * spread
+        case "multi_head_attention", _:
+            return np.zeros(shape)
+        case "normal" | "embedding" | "positional", _:
             return draw(make_key(*key), shape, "normal")
         case "uniform", _:
             return 2 * draw(make_key(*key), shape, "uniform") - 1
-        case "linear" | "conv2d" | "conv_transpose2d", _:
+        case "linear" | "conv1d" | "conv2d" | "conv_transpose2d", _:
             spread = 1 / math.sqrt(math.prod(shapes[f"{path}.weight"][1:]))
             return (2 * draw(make_key(*key), shape, "uniform") - 1) * spread
         case _, ("weight" | "running_var"):

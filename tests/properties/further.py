@@ -17,6 +17,7 @@ from tests.properties.folded import fold_values
 from tests.properties.graphs import checkpoint, evaluate_in_training, recompute
 from tests.properties.kept import keep_terms
 from tests.properties.lazy import add_lazy_terms
+from tests.properties.library import add_library
 from tests.properties.micro_batches import split_batch
 from tests.properties.moved import move_rows
 from tests.properties.opened import add_open_losses
@@ -88,3 +89,9 @@ def add_newest(draft: Draft) -> None:
     if draft.chance(0.065) and all(op.get("on_overflow") != "all" for op in draft.ops.values()):
         for add in draft.random.sample(NEWEST, draft.random.choice([1, 1, 2])):
             add(draft)
+
+
+def add_library_parts(draft: Draft) -> None:
+    """Add layers, calls and losses that came after all of these to one draft in twenty."""
+    if draft.chance(0.05):
+        add_library(draft)
