@@ -12,6 +12,7 @@ from compiler.ir.cell import Cell
 from compiler.ir.diagnose import cycle_problem
 from compiler.ir.digraph import Causality, close, find_cycles, sort
 from compiler.ir.instructions import Instruction
+from compiler.ir.program import back_of
 from compiler.ir.step_graph import Edge, Hazard
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import GradientOp
@@ -135,8 +136,11 @@ def _declared_edges(spec: GraphSpec, node: Instruction, nodes: Mapping[str, Inst
     """
     op = spec.ops[node.op]
     for name in op.after or ():
-        if name in nodes:
-            yield Edge(before=name, after=node.id, hazard=Hazard.DECLARED, why=f"{node.op} is declared `after: {name}`")
+        # of an average also the write by which its source takes it
+        for before in (name, back_of(name)):
+            if before in nodes:
+                why = f"{node.op} is declared `after: {name}`"
+                yield Edge(before=before, after=node.id, hazard=Hazard.DECLARED, why=why)
     if isinstance(op.every, str) and op.every in nodes:
         why = f"{node.op} is declared `every: {op.every}`"
         yield Edge(before=op.every, after=node.id, hazard=Hazard.DECLARED, why=why)

@@ -56,7 +56,8 @@ class ByHand:
         if start <= self.applied <= end:
             first = 0 if start else 1  # with a start the first one is due
             if (self.followed + first) % every == 0:
-                self.slow = {name: 0.5 * self.slow[name] + 0.5 * each for name, each in self.weights.items()}
+                kept = 0.0 if start and self.followed == 0 else 0.5  # with a start it begins as a copy
+                self.slow = {name: kept * self.slow[name] + (1 - kept) * each for name, each in self.weights.items()}
             self.followed += 1
 
 

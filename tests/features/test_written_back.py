@@ -86,16 +86,19 @@ def test_an_average_that_is_written_back_is_that_of_keras() -> None:
 def test_what_reads_the_model_after_its_update_does_not_read_its_average(backend: str) -> None:
     """A copy follows every writer of the model, a forward only those that it is declared after."""
     text = SPEC.replace("ops:", "  hard: {like: w}\nops:").replace(
-        "outputs: [height]", "  now: {forward: w, after: step}\n  hold: {copy: w, into: hard}\noutputs: [height, now]"
+        "outputs: [height]",
+        "  now: {forward: w, after: step}\n  later: {forward: w, after: average}\n  hold: {copy: w, into: hard}\n"
+        "outputs: [height, now, later]",
     )
     step = make(backend, "decay: 0.5, every: 2, use: {write_back: {every: 2}}", text)
     fast = slow = 0.0
     for t in range(1, 5):
-        now = step.numpy(step({})["now"])[0]
+        outputs = step({})
         fast += 1
-        assert now == fast
+        assert step.numpy(outputs["now"])[0] == fast
         if t % 2 == 0:
             slow = fast = (slow + fast) / 2
+        assert step.numpy(outputs["later"])[0] == fast
         assert (weights(step)["w.value"][0], weights(step)["hard.value"][0]) == (fast, fast)
 
 
