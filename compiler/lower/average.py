@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Literal
 
 from compiler.facts.models import ModelFacts
-from compiler.ir.cell import buffers_of, state_of
+from compiler.facts.optimizers import find_averaging
+from compiler.ir.cell import buffers_of, optimizer_cell, state_of
 from compiler.ir.instructions import Assign, Blend, Instruction, Store
 from compiler.ir.value import Read, Ref, Scheduled, Use, Write
 from compiler.lower.context import LoweringContext
@@ -29,6 +30,8 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
         decay = Scheduled(op=name, option="half_life", schedule=UNKNOWN, complement=True)
     else:
         decay = find_decay(context.spec, op)
+    averaging = find_averaging(context.spec, op.ema) if op.schedule_free else ()
+    policy = "copy" if averaging and policy == "average" else policy  # there is no decay for buffers
     blend = Blend(
         id=name,
         op=name,
@@ -37,10 +40,13 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
         source=op.ema,
         target=target,
         decay=decay,
+        averaging=averaging,
         half_life="" if op.half_life is None else str(op.half_life),
         buffers=policy,
     )
-    return (_follow(blend, context, buffers=policy != "ignore"),)
+    follow = _follow(blend, context, buffers=policy != "ignore")
+    kept = tuple(Read(cell=optimizer_cell(optimizer)) for optimizer, _ in averaging)
+    return (replace(follow, reads=(*follow.reads, *kept)),)
 
 
 def lower_copy(name: str, op: CopyOp, context: LoweringContext) -> tuple[Instruction, ...]:

@@ -113,8 +113,12 @@ class StepValues:
         holders = self.meaning.storages.holders(source) if part == "params" else (source,)
         seen = {holder: self.versions.seen(name, f"{holder}.{part}") for holder in holders}
         new = {key: value for one in seen for key, value in self._cell(f"{one}.{part}", one, seen[one]).items()}
-        if isinstance(op, CopyOp) or (part == "buffers" and self.meaning.buffer_policy(name) == "copy"):
+        is_copied = isinstance(op, CopyOp) or op.schedule_free or self.meaning.buffer_policy(name) == "copy"
+        if isinstance(op, CopyOp) or (part == "buffers" and is_copied):
             return new
+        if op.schedule_free:
+            gaps = self.optimizers.find_gaps(self, seen)
+            return {key: value - gaps.get(key, 0.0) for key, value in new.items()}
         kept = decay_of(op)
         whole = {key: key.endswith("num_batches_tracked") for key in old}
         return {key: new[key] if whole[key] else kept * old[key] + (1 - kept) * new[key] for key in old}

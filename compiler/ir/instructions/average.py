@@ -9,6 +9,7 @@ from compiler.ir.instructions.base import Effect, export_operand, find_names
 from compiler.ir.value import (
     Fields,
     Inputs,
+    Names,
     Object,
     Operand,
     Scheduled,
@@ -22,6 +23,8 @@ class Blend(Effect):
     source: str
     target: str
     decay: float | Scheduled
+    averaging: tuple[tuple[str, float], ...] = ()
+    """Optimizers that keep the average themselves, and how near to it the weights lie: then that is written."""
     half_life: str = ""
     """What the decay comes from, where the spec gives a half-life: ``500 updates``."""
     buffers: Literal["copy", "average", "ignore"]
@@ -31,6 +34,7 @@ class Blend(Effect):
         "target": str,
         "decay": float | str,
         "half_life": str,
+        "averaging": Names,
         "buffers": Literal["copy", "average", "ignore"],
     }
 
@@ -47,6 +51,8 @@ class Blend(Effect):
     @property
     def phrase(self) -> str:
         """Return what is taken of which weights."""
+        if self.averaging:
+            return f"{self.target} <- average in {', '.join(f'{name}.optimizer' for name, _ in self.averaging)}"
         match self.decay:
             case Scheduled(name=name, complement=complement):
                 taken = name if complement else f"1 - {name}"
@@ -73,6 +79,7 @@ class Blend(Effect):
             "target": self.target,
             "decay": decay,
             "half_life": self.half_life,
+            "averaging": [name for name, _ in self.averaging],
             "buffers": self.buffers,
         }
 

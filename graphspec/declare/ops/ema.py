@@ -38,6 +38,8 @@ class EmaOp(OpBase):
     """After how long half of the old average is gone: updates of the source, or time in any other unit."""
     tau: ScheduledShare | None = None
     """The share of the new weights that is taken: 1 - decay."""
+    schedule_free: Literal[True] | None = None
+    """The average is the one that a schedule-free optimizer of the source keeps, in place of a decay."""
     interval_correction: Literal["compound", "none"] | None = None
     """Whether `every: k` raises the decay to the power k (default: compound for half_life, none for decay and tau)."""
     buffers: BufferPolicy | None = None
@@ -72,6 +74,14 @@ class EmaOp(OpBase):
     def _check_rate(self) -> EmaOp:
         rates = {"decay": self.decay, "half_life": self.half_life, "tau": self.tau}
         given = [name for name, value in rates.items() if value is not None]
+        if self.schedule_free is not None:
+            if given or self.interval_correction is not None:
+                other = (*given, "interval_correction")[0]
+                help = f"remove it, or `{other}`: the optimizer decides how much counts"
+                raise below(
+                    ("schedule_free",), problem("GS053", f"`schedule_free` and `{other}` exclude each other", help=help)
+                )
+            return self
         if len(given) != 1:
             found = " and ".join(f"`{name}`" for name in given) or "none of them"
             help = "`decay: 0.999`, `half_life: 500 updates` or `tau: 0.005`"

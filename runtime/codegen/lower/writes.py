@@ -69,7 +69,7 @@ def _taken(part: ApplyPart, scope: EmitScope) -> ast.expr:
     """Return an optimizer's share of a gradient set."""
     gradients = syntax.name(scope.names.value(part.gradients))
     if part.excluded or part.is_divided:
-        return syntax.call("taken", gradients, syntax.name(scope.names.own_places(part.optimizer)))
+        return syntax.call("taken", gradients, syntax.name(scope.names.own_places(part.optimizer, part.covers)))
     if part.covers == part.models:
         return gradients
     if are_tied(part.models, scope.program):
@@ -93,7 +93,14 @@ def lower_blend(instruction: Blend, scope: EmitScope) -> Lowered:
     comment = _follow_comment(instruction, instruction.source, instruction.target)
     target, source = (_weights(each, scope) for each in (instruction.target, instruction.source))
     decay = setting(instruction.decay, scope)
-    lines = [line_of(instruction, syntax.perform(syntax.call("blend", target, source, decay)), comment=comment)]
+    blended = syntax.call("blend", target, source, decay)
+    if instruction.averaging:
+        kept = (
+            syntax.sequence((syntax.name(scope.names.optimizer(name)), syntax.constant(share)))
+            for name, share in instruction.averaging
+        )
+        blended = syntax.call("copy_averages", target, source, *kept)
+    lines = [line_of(instruction, syntax.perform(blended), comment=comment)]
     if follows_buffers(instruction, scope.program):
         buffers = _buffers(instruction, scope)
         is_copied = instruction.buffers == "copy"
