@@ -8,7 +8,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from compiler.batch.losses import find_counted
-from compiler.checks.effects import check_backend, check_dead, check_durations, check_terms
+from compiler.checks.effects import check_averaging, check_backend, check_dead, check_durations, check_terms
 from compiler.declare import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.facts.models import Observations, describe_models
 from compiler.facts.parameters import check_matrices, check_patterns, find_known_names
@@ -71,7 +71,7 @@ def compile_step(
     context = Context(
         spec=timed.spec, table=TABLES[backend], policy=POLICIES[order], pace=known, observed=observed, sink=sink
     )
-    sink.report((*check_backend(spec, backend), *check_terms(spec, backend)))
+    sink.report((*check_backend(spec, backend), *check_terms(spec, backend), *check_averaging(spec)))
     sink.stop_on_errors()
     document = run_passes(begin_document(context, describe_models(timed.spec, observed)), DOCUMENT, context)
     if document is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from compiler.facts.optimizers import find_optimizers
+from compiler.facts.optimizers import find_averaging, find_optimizers
 from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import Decision, Hazard, StepGraph
@@ -263,6 +263,18 @@ def check_terms(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
                 span = spec.span("models", model, "groups", index)
                 help = "use an optimizer by `name`, remove the group, or choose another backend"
                 yield Diagnostic(code="E-BACKEND", message=message, span=span, help=help)
+
+
+def check_averaging(spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield GS056 for an average by `schedule_free` of a model that no one schedule-free optimizer steps."""
+    for name, op in spec.ops.items():
+        if isinstance(op, EmaOp) and op.schedule_free and not find_averaging(spec, op.ema):
+            yield Diagnostic(
+                code="GS056",
+                message=f"`schedule_free` needs a model that one schedule-free optimizer steps, found '{op.ema}'",
+                span=spec.span("ops", name, "schedule_free", key=True),
+                help="use the rule `schedule_free_sgd` or `schedule_free_adamw`, or write a `decay`",
+            )
 
 
 def find_idle(spec: GraphSpec) -> Iterator[str]:

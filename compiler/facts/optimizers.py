@@ -12,7 +12,7 @@ from compiler.timing.units import ClockRates, Pace
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
-from graphspec.declare.optimizers import OptimizerSpec
+from graphspec.declare.optimizers import AVERAGING_RULES, OptimizerSpec
 from graphspec.read.source import Path
 
 Cells = tuple[Cell, ...]
@@ -193,6 +193,23 @@ def _find_phases(
             owner=owner,
             chosen=(each.choice,),
         )
+
+
+def find_averaging(spec: GraphSpec, model: str) -> tuple[tuple[str, float], ...]:
+    """Return the optimizers that keep an average of a model, each with the share of it in the weights.
+
+    There are none where several optimizers step the same parameters: none of them knows the average.
+    """
+    cells = [cell for cell in find_optimizers(spec) if model in cell.models]
+    found: list[tuple[str, float]] = []
+    for cell in cells if sum(not cell.chosen for cell in cells) == 1 else ():
+        rule = cell.optimizer.name
+        option = AVERAGING_RULES.get(rule) if rule is not None else None
+        if option is not None:
+            value = cell.optimizer.resolved()[option]
+            share = value[0] if isinstance(value, tuple) else value
+            found.append((cell.name, share if isinstance(share, float | int) else 0.0))
+    return tuple(found)
 
 
 def find_clock_rates(spec: GraphSpec, cell: OptimizerCell, pace: Pace) -> ClockRates:

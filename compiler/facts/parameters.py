@@ -100,8 +100,7 @@ def check_matrices(spec: GraphSpec, shapes: Mapping[str, Mapping[str, Sequence[i
             if other is not None:
                 shape = ", ".join(map(str, shapes[model][other]))
                 message = f"{cell.optimizer.name} steps matrices, found '{model}.{other}' of shape [{shape}]"
-                last = other.rpartition(".")[2]
-                help = f"give it another rule: `groups: [{{match: {last}$, optimizer: adamw}}]` in the model"
+                help = "give others another rule, as in `groups: [{match: bias$, optimizer: adamw}]` of the model"
                 yield Diagnostic(code="E-SHAPE", message=message, span=spec.span(*cell.path), help=help)
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Literal
 
 from compiler.facts.models import ModelFacts
-from compiler.ir.cell import buffers_of, state_of
+from compiler.facts.optimizers import find_averaging
+from compiler.ir.cell import buffers_of, optimizer_cell, state_of
 from compiler.ir.instructions import Assign, Blend, Instruction, Progress, Store
 from compiler.ir.program import back_of
 from compiler.ir.value import Read, Ref, Scheduled, ScheduleDecl, Use, Write
@@ -24,6 +25,8 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
     """Return the one node of a weight average; it follows every write of its source."""
     target = op.target(name)
     policy = buffer_policy(op, context.models[op.ema], context.models[target])
+    averaging = find_averaging(context.spec, op.ema) if op.schedule_free else ()
+    policy = "copy" if averaging and policy == "average" else policy  # there is no decay for buffers
     blend = Blend(
         id=name,
         op=name,
@@ -32,6 +35,7 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
         source=op.ema,
         target=target,
         decay=_find_number(name, op, context),
+        averaging=averaging,
         half_life="" if op.halving is None else str(op.halving),
         progress=_find_progress(op, context) if op.is_counted else None,
         buffers=policy,
@@ -42,6 +46,8 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
         rounding=op.rounding or "nearest",
     )
     taken = _follow(blend, context, buffers=context.models[op.ema].buffers and blend.moves_buffers)
+    kept = tuple(Read(cell=optimizer_cell(optimizer)) for optimizer, _ in averaging)
+    taken = replace(taken, reads=(*taken.reads, *kept))
     return (taken,) if op.use.write_back is None else (_write_back(name, op, context), taken)
 
 

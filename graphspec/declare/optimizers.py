@@ -230,6 +230,8 @@ OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
 """The options of every built-in rule; defaults are PyTorch's, and otherwise those of its paper or its authors' code."""
 
 
+AVERAGING_RULES: Mapping[OptimizerName, str] = {"schedule_free_sgd": "momentum", "schedule_free_adamw": "betas"}
+"""The rules whose weights lie between two sequences, and the option that says how near to the average of the first."""
 MATRIX_RULES: tuple[OptimizerName, ...] = ("muon",)
 """The rules that step parameters of two axes alone."""
 

@@ -203,7 +203,7 @@ def sharing_globals(context: EmitContext) -> Iterator[Global]:
     taken = ((part.covers, part.optimizer) for part in parts if part.excluded or part.is_divided)
     for covers, optimizer in dict.fromkeys(taken):
         found = syntax.call("places", syntax.name(names.own(optimizer)), syntax.name(names.joint(covers)))
-        yield Global(name=names.own_places(optimizer), value=found)
+        yield Global(name=names.own_places(optimizer, covers), value=found)
     shared = (each.spans for each in instructions if isinstance(each, Transform) and each.spans)
     for models, others in dict.fromkeys((spans[0], other) for spans in shared for other in spans[1:]):
         lists = (syntax.name(names.joint(each)) for each in (models, others))

@@ -300,9 +300,9 @@ class Names:
         """Return the list of the parameters of an optimizer that shares some with another."""
         return self.table["own", optimizer]
 
-    def own_places(self, optimizer: str) -> str:
-        """Return the places of their gradients in the set that it is given."""
-        return self.table["own places", optimizer]
+    def own_places(self, optimizer: str, covers: tuple[str, ...]) -> str:
+        """Return the places of their gradients in the sets over some models that it is given."""
+        return self.table["own places", " ".join((*covers, "|", optimizer))]
 
     def common(self, models: tuple[str, ...], others: tuple[str, ...]) -> str:
         """Return the places, in two gradient sets, of the parameters that both have."""
@@ -385,7 +385,6 @@ def _name_requests(program: Program) -> Iterator[NameRequest]:
         yield "optimizer", optimizer.name, f"{optimizer.name}_{rule}"
         if optimizer.is_partial:
             yield "own", optimizer.name, f"{optimizer.name}_own"
-            yield "own places", optimizer.name, f"{optimizer.name}_places"
         if not optimizer.builtin:
             yield _import_wish(optimizer.rule)
     for models in find_joint(program):
@@ -405,6 +404,8 @@ def _sets(instruction: Instruction) -> Iterator[NameRequest]:
             yield "window", instruction.window, f"{instruction.window}_window"
         case Apply():
             for part in instruction.parts:
+                if part.excluded or part.is_divided:
+                    yield "own places", " ".join((*part.covers, "|", part.optimizer)), f"{part.optimizer}_places"
                 for model in (*part.models, " ".join(part.models)) if part.covers != part.models else ():
                     yield "part", " ".join((*part.covers, model)), f"{model}_part"
         case Transform(spans=(models, *others)):

@@ -167,6 +167,37 @@ def test_it_is_apart_in_an_optimizer_of_several_models_too(backend: str) -> None
     assert [*step.optimizers] == ["step", "step.b.groups.0"]
 
 
+TWICE = """
+graphspec: 1
+name: twice
+models:
+  a: {parameter: {shape: [3]}, optimizer: {name: sgd, lr: 0.1}}
+  b:
+    layers: [{linear: {out: 1}}]
+    optimizer: {name: sgd, lr: 0.1}
+    groups: [{match: bias, optimizer: {name: sgd, lr: 0.5}}]
+inputs: {x: {shape: [batch, 2]}}
+ops:
+  w: {forward: a}
+  out: {forward: b, inputs: x}
+  one: {call: sum, inputs: w}
+  two: {call: sum, inputs: out}
+  cost: {call: add, inputs: [one, two]}
+  first: {update: [a, b], loss: cost}
+  second: {update: b, loss: two, after: first}
+"""
+
+
+def test_updates_of_other_models_find_its_gradients_in_sets_of_theirs(backend: str) -> None:
+    step = build_step(TWICE, backend)
+    set_weights(step, {"a.value": [0, 0, 0], "b.0.weight": [[0, 0]], "b.0.bias": [0]})
+    step({"x": np.ones((1, 2))})
+    found = weights(step)
+    assert np.allclose(found["a.value"], -0.1)
+    assert np.allclose(found["b.0.weight"], -0.2)
+    assert np.allclose(found["b.0.bias"], -1.0)
+
+
 def test_a_plan_names_it() -> None:
     text = compile_step(load(SPEC), "torch").text("train")
     assert "net: 0.bias, 2.bias: stepped by net.groups.0 (match: bias$)" in text

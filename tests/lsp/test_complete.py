@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from lsprotocol import types
 
+from graphspec.declare.optimizers import OPTIMIZERS
+
 SPEC = """graphspec: 1
 name: sac-like
 vars: {width: 8, rate: 1e-3, tau: 0.01}
@@ -68,8 +70,7 @@ EXACT = {
     "a variable in a block": ('"${std}"', '"${|}"', VARIABLES | {"std"}),
     "the kinds of ops": ("{forward: actor, inputs: seen}", "{|}", KINDS),
     "the kinds of ops, unclosed": ("{forward: actor, inputs: seen}", "{", KINDS),
-    "the rules of optimizers": ("{name: adam,", "{name: |,", {
-        "sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lion"}),
+    "the rules of optimizers": ("{name: adam,", "{name: |,", {*OPTIMIZERS}),
     "the keys of a rule": ('{name: adam, lr: "${rate}"}', "{name: adam, lr: 1e-3, |}", {
         "betas", "eps", "weight_decay", "fused"}),
     "a distribution": ("random: normal", "random: |", {"normal", "uniform", "bernoulli", "permutation", "randint"}),

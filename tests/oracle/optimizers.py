@@ -216,7 +216,8 @@ def schedule_free_sgd(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int
     part = greatest**2 / total if total else 0.0
     z = z - o["lr"] * decayed(w, g, o)
     x = (1 - part) * x + part * z
-    return (1 - share) * z + share * x, {"lead": z - x, "greatest": greatest, "total": total}
+    slots = {"lead": z - x, "gap": (1 - share) * (z - x), "greatest": greatest, "total": total}
+    return (1 - share) * z + share * x, slots
 
 
 def schedule_free_adamw(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:

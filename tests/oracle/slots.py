@@ -102,6 +102,21 @@ class Optimizers:
         held = step.verdicts.find_held_before(earlier, name)
         return self.cells.get(cell, Cell()).applied + len(earlier) - len(held)
 
+    def find_gaps(self, step: StepValues, seen: Mapping[str, int]) -> Mapping[str, np.ndarray]:
+        """Return how far the parameters of holders, at versions, are from the averages that their optimizers keep."""
+        found: dict[str, np.ndarray] = {}
+        for holder, version in seen.items():
+            writers = step.versions.writers(f"{holder}.params")[:version]
+            updates = [name for name in writers if isinstance(self.spec.ops[name], UpdateOp)]
+            made = [name for name in updates if not step.verdicts.is_held(name)]
+            if made:
+                step.apply(made[-1])
+            cells = [cell for (_, name), cell in self.after.items() if name in made[-1:]] or self.cells.values()
+            held = (slots for cell in cells for key, slots in cell.slots.items() if key[0] == holder)
+            names = (key[1] for cell in cells for key in cell.slots if key[0] == holder)
+            found |= {name: slots["gap"] for name, slots in zip(names, held, strict=True) if "gap" in slots}
+        return found
+
     def final(self, step: StepValues) -> Mapping[str, Cell]:
         """Return all cells after the step."""
         found = dict(self.cells)

@@ -117,6 +117,9 @@ class StepValues:
         new = {key: value for one in seen for key, value in self._cell(f"{one}.{part}", one, seen[one]).items()}
         if isinstance(op, CopyOp):
             return new
+        if op.schedule_free and part == "params":
+            gaps = self.optimizers.find_gaps(self, seen)
+            return {key: value - gaps.get(key, 0.0) for key, value in new.items()}
         return {key: self._average(name, op, key, old[key], new[key]) for key in old}
 
     def _average(self, name: str, op: EmaOp, key: str, old: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -124,11 +127,12 @@ class StepValues:
         if is_buffer(key):
             is_whole = key.endswith("num_batches_tracked")
             policy = self.meaning.whole_policy(name) if is_whole else self.meaning.buffer_policy(name)
+            policy = "copy" if op.schedule_free and policy == "average" else policy  # there is no decay
         else:
             is_chosen = op.match is None or re.search(op.match, key)
             is_left_out = op.exclude is not None and re.search(op.exclude, key)
             policy = "average" if is_chosen and not is_left_out else "copy"
-        return {"copy": new, "ignore": old}.get(policy, mix(op, self.firings[name], old, new))
+        return mix(op, self.firings[name], old, new) if policy == "average" else {"copy": new, "ignore": old}[policy]
 
     def seen_state(self, name: str, reader: str) -> np.ndarray:
         """Return a declared state as an op sees it."""

@@ -110,7 +110,7 @@ def _of_writer(document: Document, op: Document, kind: str) -> Iterator[str]:
             yield "update: with an optimizer"
             yield from _of_optimizer(op["optimizer"])
     if kind == "ema":
-        yield next(f"ema: {rate}" for rate in ("decay", "tau", "half_life") if rate in op)
+        yield next(f"ema: {rate}" for rate in ("decay", "tau", "half_life", "schedule_free") if rate in op)
         yield f"ema: init {op.get('init', 'unsaid')}"
         if isinstance(op.get("decay"), dict) and "kind" in op["decay"]:
             yield f"ema: {op['decay']['kind']}"

@@ -39,6 +39,18 @@ def _add_hidden(draft: Draft, source: str) -> None:
         draft.ops[f"seen_{source}"] = {"forward": name, "inputs": "label" if draft.is_table(source) else "x"}
 
 
+def follow_rules(draft: Draft) -> None:
+    """Let averages of models that one schedule-free rule steps be those that it keeps, in most cases."""
+    for op in draft.ops.values():
+        rule = draft.models.get(op.get("ema", ""), {}).get("optimizer", {})
+        updates = [each for each in draft.ops.values() if op.get("ema") in each.get("update", [])]
+        is_free = isinstance(rule, dict) and str(rule.get("name")).startswith("schedule_free")
+        if is_free and updates and not any("optimizer" in each for each in updates) and draft.chance(0.7):
+            for key in ("decay", "tau", "half_life", "interval_correction"):
+                op.pop(key, None)
+            op["schedule_free"] = True
+
+
 def _random_rate(draft: Draft) -> dict[str, object]:
     return draft.random.choice(
         [

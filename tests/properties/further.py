@@ -14,6 +14,7 @@ from tests.properties.counted import count_losses
 from tests.properties.datasets import change_optimizers, name_datasets
 from tests.properties.epochs import end_with_epochs
 from tests.properties.folded import fold_values
+from tests.properties.followers import follow_rules
 from tests.properties.graphs import checkpoint, evaluate_in_training, recompute
 from tests.properties.kept import keep_terms
 from tests.properties.lazy import add_lazy_terms
@@ -89,6 +90,7 @@ def add_newest(draft: Draft) -> None:
     if draft.chance(0.065) and all(op.get("on_overflow") != "all" for op in draft.ops.values()):
         for add in draft.random.sample(NEWEST, draft.random.choice([1, 1, 2])):
             add(draft)
+    follow_rules(draft)
 
 
 def add_library_parts(draft: Draft) -> None:

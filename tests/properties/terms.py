@@ -86,7 +86,7 @@ def _move_terms(draft: Draft) -> None:
     """Let some numbers of groups, constraints and regularizers follow schedules."""
     holders = [*draft.models.values(), *draft.ops.values()]
     for optimizer in (each["optimizer"] for each in holders if isinstance(each.get("optimizer"), dict)):
-        if "betas" in optimizer and draft.chance(0.5):
+        if "betas" in optimizer and optimizer["name"] != "schedule_free_adamw" and draft.chance(0.5):
             first, second = optimizer["betas"]
             optimizer["betas"] = [random_curve(draft.random, first), second]
     for holder in holders:

@@ -10,6 +10,7 @@ from compiler.ir.instructions.base import Effect, export_operand, find_names
 from compiler.ir.value import (
     Fields,
     Inputs,
+    Names,
     Object,
     Operand,
     Scheduled,
@@ -47,6 +48,8 @@ class Blend(Effect):
     source: str
     target: str
     decay: float | Scheduled
+    averaging: tuple[tuple[str, float], ...] = ()
+    """Optimizers that keep the average themselves, and how near to it the weights lie: then that is written."""
     half_life: str = ""
     """What the decay comes from, where the spec gives a half-life: ``500 updates``."""
     progress: Progress | None = None
@@ -69,6 +72,7 @@ class Blend(Effect):
         "decay": float | str,
         "half_life": str,
         "begin": str,
+        "averaging": Names,
         "buffers": Literal["copy", "average", "ignore"],
         "int_buffers": Literal["copy", "ignore"],
         "match": str | None,
@@ -100,6 +104,8 @@ class Blend(Effect):
     @property
     def phrase(self) -> str:
         """Return what is taken of which weights."""
+        if self.averaging:
+            return f"{self.target} <- average in {', '.join(f'{name}.optimizer' for name, _ in self.averaging)}"
         match self.decay:
             case Scheduled(name=name, complement=complement):
                 taken = name if complement else f"1 - {name}"
@@ -137,6 +143,7 @@ class Blend(Effect):
             "decay": decay,
             "half_life": self.half_life,
             "begin": "initial" if self.progress is None else self.progress.begin,
+            "averaging": [name for name, _ in self.averaging],
             "buffers": self.buffers,
             "int_buffers": self.int_buffers,
             "match": self.match,

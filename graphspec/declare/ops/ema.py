@@ -46,6 +46,10 @@ StartField = Annotated[Duration, PlainValidator(parse_duration, json_schema_inpu
 """When an average begins, perhaps with what it is before."""
 
 
+UNDECIDED = ("interval_correction", "start", "init", "match", "exclude", "dtype", "rounding", "float_buffers")
+"""What an average has no say in that an optimizer keeps."""
+
+
 class EmaOp(OpBase):
     """Average a model's weights into another model, or into a hidden one named after the op."""
 
@@ -63,6 +67,8 @@ class EmaOp(OpBase):
     """After how long half of the old average is gone: updates of the source, or time in any other unit."""
     tau: ScheduledShare | None = None
     """The share of the new weights that is taken: 1 - decay."""
+    schedule_free: Literal[True] | None = None
+    """The average is the one that a schedule-free optimizer of the source keeps, in place of a decay."""
     interval_correction: Literal["compound", "none"] | None = None
     """Whether `every: k` keeps the product of the decays of the writes passed over (default: compound for half_life and
     the kind power, none for the others)."""
@@ -120,6 +126,16 @@ class EmaOp(OpBase):
     def _check_rate(self) -> EmaOp:
         rates = {"decay": self.decay, "half_life": self.half_life, "tau": self.tau}
         given = [name for name, value in rates.items() if value is not None]
+        if self.schedule_free is not None:
+            written = {name: getattr(self, name) for name in UNDECIDED}
+            others = (*given, *(name for name, value in written.items() if value is not None))
+            if others or self.use.write_back is not None:
+                other = (*others, "use.write_back")[0]
+                help = f"remove it, or `{other}`: the optimizer decides how much counts"
+                raise below(
+                    ("schedule_free",), problem("GS053", f"`schedule_free` and `{other}` exclude each other", help=help)
+                )
+            return self
         if len(given) != 1:
             found = " and ".join(f"`{name}`" for name in given) or "none of them"
             help = "`decay: 0.999`, `half_life: 500 updates` or `tau: 0.005`"

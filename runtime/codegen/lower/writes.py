@@ -69,7 +69,7 @@ def _taken(part: ApplyPart, scope: EmitScope) -> ast.expr:
     """Return an optimizer's share of a gradient set."""
     gradients = syntax.name(scope.names.value(part.gradients))
     if part.excluded or part.is_divided:
-        return syntax.call("taken", gradients, syntax.name(scope.names.own_places(part.optimizer)))
+        return syntax.call("taken", gradients, syntax.name(scope.names.own_places(part.optimizer, part.covers)))
     if part.covers == part.models:
         return gradients
     if are_tied(part.models, scope.program):
@@ -94,7 +94,13 @@ def lower_blend(instruction: Blend, scope: EmitScope) -> Lowered:
     lists = [_weights(each, scope) for each in (instruction.target, instruction.source)]
     decay = setting(instruction.decay, scope)
     writes: list[ast.expr] = []
-    if instruction.match is None and instruction.exclude is None:
+    if instruction.averaging:
+        kept = (
+            syntax.sequence((syntax.name(scope.names.optimizer(name)), syntax.constant(share)))
+            for name, share in instruction.averaging
+        )
+        writes.append(syntax.call("copy_averages", *lists, *kept))
+    elif instruction.match is None and instruction.exclude is None:
         writes.append(syntax.call("blend", *lists, decay))
     else:
         averaged, copied = (syntax.name(scope.names.chosen(each)) for each in averaged_keys(instruction))

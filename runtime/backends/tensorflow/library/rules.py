@@ -296,6 +296,22 @@ class ScheduleFree(Optimizer):
         lead.assign((ahead - step) * (1.0 - part))
 
 
+def copy_averages(
+    target: Sequence[tf.Variable], source: Sequence[tf.Variable], *averaging: tuple[Optimizer, float]
+) -> None:
+    """Write the averages x of weights that schedule-free optimizers step, and other weights as they are.
+
+    ``averaging`` are pairs of an optimizer and its share of x in the weights.
+    """
+    known = {
+        id(parameter): (1 - share) * lead
+        for optimizer, share in averaging
+        for parameter, lead in zip(optimizer.parameters, optimizer.slots["lead"], strict=True)
+    }
+    for average, weight in zip(target, source, strict=True):
+        average.assign(weight - known[id(weight)] if id(weight) in known else weight)
+
+
 class ScheduleFreeSGD(ScheduleFree):
     """Schedule-free SGD (Defazio et al. 2024): the momentum places y between z and x."""
 

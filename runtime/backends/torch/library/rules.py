@@ -308,6 +308,23 @@ class ScheduleFree(OneByOne):
         lead.sub_(move).mul_(1 - part)
 
 
+@torch.no_grad()
+def copy_averages(
+    target: Sequence[torch.Tensor], source: Sequence[torch.Tensor], *averaging: tuple[Optimizer, float]
+) -> None:
+    """Write the averages x of weights that schedule-free optimizers step, and other weights as they are.
+
+    ``averaging`` are pairs of an optimizer and its share of x in the weights.
+    """
+    known = {
+        id(parameter): (1 - share) * lead
+        for optimizer, share in averaging
+        for parameter, lead in zip(optimizer.parameters, optimizer.slots["lead"], strict=True)
+    }
+    for average, weight in zip(target, source, strict=True):
+        average.copy_(weight - known[id(weight)] if id(weight) in known else weight)
+
+
 class ScheduleFreeSGD(ScheduleFree):
     """Schedule-free SGD (Defazio et al. 2024): the momentum places y between z and x."""
 
