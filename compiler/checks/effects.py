@@ -266,11 +266,11 @@ def check_terms(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
 
 
 def check_averaging(spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield GS056 for an average by `schedule_free` of a model that no one schedule-free optimizer steps."""
+    """Yield E-EMA-TARGET for an average by `schedule_free` of a model that no one schedule-free optimizer steps."""
     for name, op in spec.ops.items():
         if isinstance(op, EmaOp) and op.schedule_free and not find_averaging(spec, op.ema):
             yield Diagnostic(
-                code="GS056",
+                code="E-EMA-TARGET",
                 message=f"`schedule_free` needs a model that one schedule-free optimizer steps, found '{op.ema}'",
                 span=spec.span("ops", name, "schedule_free", key=True),
                 help="use the rule `schedule_free_sgd` or `schedule_free_adamw`, or write a `decay`",

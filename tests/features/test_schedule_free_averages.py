@@ -124,8 +124,8 @@ def test_a_plan_says_where_it_comes_from() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("{OPTIMIZER}", "sgd", "GS056.*one schedule-free optimizer steps, found 'net'"),
-        ("{OPTIMIZER}", "{1: schedule_free_sgd, 2: {name: schedule_free_sgd, lr: 0.1}}", "GS056.*found 'net'"),
+        ("{OPTIMIZER}", "sgd", "E-EMA-TARGET.*one schedule-free optimizer steps, found 'net'"),
+        ("{OPTIMIZER}", "{1: schedule_free_sgd, 2: {name: schedule_free_sgd, lr: 0.1}}", "E-EMA-TARGET.*found 'net'"),
         ("schedule_free: true", "schedule_free: true, decay: 0.9", "GS053.*`schedule_free` and `decay` exclude"),
     ],
 )
