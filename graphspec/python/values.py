@@ -28,8 +28,8 @@ class Common(TypedDict, total=False):
     """Ops that must happen first; the op then sees what they wrote."""
     every: int | Op | str
     """Every n-th step, or exactly when an update is applied."""
-    start: Moment
-    """The first step in which it runs: `100 steps`, `3 epochs`."""
+    start: Moment | Mapping[str, object]
+    """The first step in which it runs: `100 steps`, `3 epochs`; of an average also `{"at": ..., "before": "copy"}`."""
     until: Moment
     """The last step in which it runs."""
     dataset: str | Sequence[str]

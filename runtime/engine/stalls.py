@@ -12,7 +12,7 @@ from graphspec.diagnostics import Diagnostic
 from runtime.codegen.resources import find_instructions
 
 DIGITS: Mapping[str, int] = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
-"""The binary digits behind the point of a floating-point number."""
+"""The binary digits after the point of a floating-point number."""
 WIDEST_GAP = 0.1
 """The relative gap between weights and average that an average must see: weights hardly ever change by more."""
 

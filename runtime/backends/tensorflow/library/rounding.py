@@ -12,7 +12,7 @@ DIGITS: Mapping[tf.DType, tuple[int, int]] = {
     tf.bfloat16: (7, -119),
     tf.float16: (10, -14),
 }
-"""The binary digits behind the point, and the exponent below which numbers come no closer (of bfloat16 as float32 can
+"""The binary digits after the point, and the exponent below which numbers come no closer (of bfloat16 as float32 can
 hold half of a step)."""
 
 
