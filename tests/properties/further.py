@@ -12,6 +12,7 @@ from tests.properties.absent import add_gaps
 from tests.properties.combinations import combine
 from tests.properties.counted import count_losses
 from tests.properties.datasets import change_optimizers, name_datasets
+from tests.properties.derived import add_derived
 from tests.properties.epochs import end_with_epochs
 from tests.properties.folded import fold_values
 from tests.properties.graphs import checkpoint, evaluate_in_training, recompute
@@ -88,3 +89,9 @@ def add_newest(draft: Draft) -> None:
     if draft.chance(0.065) and all(op.get("on_overflow") != "all" for op in draft.ops.values()):
         for add in draft.random.sample(NEWEST, draft.random.choice([1, 1, 2])):
             add(draft)
+
+
+def add_later(draft: Draft) -> None:
+    """Add derived models to one draft in sixteen."""
+    if draft.chance(1 / 16):
+        add_derived(draft)

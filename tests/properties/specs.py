@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.properties.additions import add_more
 from tests.properties.causality import is_circular
 from tests.properties.followers import add_followers
-from tests.properties.further import add_further, add_latest, add_newest
+from tests.properties.further import add_further, add_later, add_latest, add_newest
 from tests.properties.models import has_buffers, random_layers
 from tests.properties.optimizers import random_optimizer
 from tests.properties.updates import add_updates
@@ -179,6 +179,8 @@ class Draft:
             self.random = Random(repr(self.ops))  # its own numbers: a seed without these gives what it always gave
             names, outputs = self._add(add_latest, names, outputs)
             names, outputs = self._add(add_newest, names, outputs)
+            self.random = Random(repr(self.ops))
+            names, outputs = self._add(add_later, names, outputs)
         shape = {"shape": ["batch", self.size]}
         document = {
             "graphspec": 1,
