@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from compiler.checks.derived import check_derived_calls
 from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect
 from compiler.checks.gradients import check_bootstrap, check_left_targets, check_targets, check_terms
 from compiler.checks.micro_batches import check_counts, check_summed
@@ -32,6 +33,7 @@ OWNERSHIP_CHECKS: tuple[Callable[[ModeGraph], Iterable[Diagnostic]], ...] = (
     check_frozen_train,
     check_interval,
     check_clip_scope,
+    check_derived_calls,
 )
 """Checks that do not depend on the order of ops, so they can run where there is none."""
 

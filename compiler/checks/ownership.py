@@ -10,6 +10,7 @@ from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Forward
 from compiler.ir.mode_graph import ModeGraph
 from compiler.passes.eval_averages import find_all_eval_averages
+from graphspec.analysis.derived import find_derived
 from graphspec.declare.ops import MODES, CopyOp, EmaOp, ForwardOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
@@ -170,7 +171,7 @@ def check_frozen_train(graph: ModeGraph) -> Iterator[Diagnostic]:
     for name, op in graph.spec.ops.items():
         if not isinstance(op, ForwardOp) or not op.train or name not in graph.nodes:
             continue
-        model = graph.models[op.forward]
+        model = graph.models[find_derived(graph.spec.ops).get(op.forward, op.forward)]
         if not model.updated and model.buffers and model.policy != "ignore" and model.name not in ignored:
             yield Diagnostic(
                 code="W-FROZEN-TRAIN",

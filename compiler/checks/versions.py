@@ -66,15 +66,16 @@ def check_adversary(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
         for gradient in gradients:
             for name in graph.paths[gradient].nodes:
                 found = set(_find_movers(graph, name, update, gradient, applied))
-                if found and spec.ops[name].after != ():
+                if found and spec.ops[graph.nodes[name].op].after != ():
                     judged.setdefault(name, set()).add(update)
                     movers.setdefault(name, set()).update(found)
     for name in (name for name in graph.nodes if name in judged):
         updates, first = sorted(judged[name]), min(movers[name])
         are_judged = " and ".join(f"'{update}'" for update in updates) + (" is" if len(updates) == 1 else " are")
-        model, span = graph.nodes[name].called, span_of(spec, name)
+        node = graph.nodes[name]
+        model, span = node.called or node.reads[0].cell.owners[0], span_of(spec, node.op)
         # An op of a block cannot name ops of the document: what its use says holds for it.
-        declared = find_use(name) if span is not None and span.via else name
+        declared = find_use(node.op) if span is not None and span.via else node.op
         helped = f"write `after: {first}` on '{declared}' to judge with the updated model"
         yield Diagnostic(
             code="W-ADVERSARY",

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from compiler.facts.optimizers import find_optimizers
 from compiler.ir.program import ModelDecl
+from graphspec.analysis.derived import find_derived
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import EmaOp, UpdateOp
+from graphspec.declare.ops import AdaptOp, EmaOp, UpdateOp
 from graphspec.declare.optimizers import MATRIX_RULES
 from graphspec.declare.parameters import ConstraintSpec, GroupSpec, RegularizerSpec
 from graphspec.diagnostics import Diagnostic
@@ -121,7 +122,7 @@ class _Use:
 
 
 def _find_uses(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[_Use]:
-    """Yield the patterns of groups, then those of constraints and regularizers, of models and of updates."""
+    """Yield the patterns of groups, of constraints and regularizers of models and updates, and of derived models."""
     for model, names in known.items():
         for index, group in enumerate(_groups(spec, model)):
             path: Path = ("models", model, "groups", index, "match")
@@ -139,6 +140,11 @@ def _find_uses(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[_Use]:
         if isinstance(op, UpdateOp) and op.constraint and all(model in known for model in op.update):
             stepped = tuple(each for model in op.update for each in find_stepped(spec, model, known[model]))
             yield from _find_several(f"update '{name}'", ("ops", name, "constraint"), op.constraint, stepped)
+    derived = find_derived(spec.ops)
+    for name, op in spec.ops.items():
+        for index, group in enumerate(op.groups if isinstance(op, AdaptOp) and derived.get(name) in known else ()):
+            model, path = derived[name], ("ops", name, "groups", index, "match")
+            yield _Use(owner=f"model '{model}'", path=path, pattern=group.match, names=known[model])
 
 
 def _find_several(

@@ -10,10 +10,11 @@ from compiler.batch.making import evaluate
 from compiler.facts.models import ModelFacts
 from compiler.ir.cell import buffers_of
 from compiler.ir.instructions import CONSTANT_CALLS, Evaluate, Forward, Random, Schedule, Transform
-from compiler.ir.value import Read, Setting, Use, Write
+from compiler.ir.value import Read, Ref, Setting, Use, Write
 from compiler.lower.context import LoweringContext, lower_inputs, uses_of
 from compiler.lower.transform import transform_node
 from compiler.timing.resolve import find_reset
+from graphspec.analysis.derived import find_derived
 from graphspec.declare.functions import FunctionName
 from graphspec.declare.inputs import Inputs
 from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, ScheduleOp
@@ -162,10 +163,15 @@ def lower_schedule(name: str, op: ScheduleOp, context: LoweringContext) -> tuple
 
 
 def lower_forward(name: str, op: ForwardOp, context: LoweringContext) -> tuple[Forward]:
-    """Return the one node of a forward: it reads weights and buffers, and in train mode writes the buffers."""
-    owner = context.models[op.forward]
+    """Return the one node of a forward: it reads weights and buffers, and in train mode writes the buffers.
+
+    One of a derived model runs with weights that are a value, and with the buffers of the model.
+    """
+    called = find_derived(context.spec.ops).get(op.forward)
+    weights = None if called is None else Ref(name=op.forward)
+    owner = context.models[called or op.forward]
     train = _is_training(name, op, owner, context)
-    model = context.models[context.averages.get(op.forward, op.forward)]
+    model = context.models[context.averages.get(owner.name, owner.name)]
     again = model.recomputes or op.checkpoint
     arguments = lower_inputs(name, op.inputs, context)
     taps = tuple((output.name, output.tap) for output in op.outputs or () if output.tap is not None)
@@ -176,19 +182,20 @@ def lower_forward(name: str, op: ForwardOp, context: LoweringContext) -> tuple[F
         op=name,
         label=f"forward {name}",
         place=context.place(name),
-        uses=uses_of(arguments),
+        uses=(*(() if weights is None else (Use(value=weights.name),)), *uses_of(arguments)),
         inner=tuple(value for value, _ in taps) if is_continued else (),
-        reads=_reads(model, train=train, kept=again or not op.snapshot, again=again),
+        reads=_reads(model, own=weights is None, train=train, kept=again or not op.snapshot, again=again),
         writes=(Write(cell=buffers_of(model.name), statistics=True),) if train and model.buffers else (),
         differentiable=not op.stop,
         model=model.name,
+        weights=weights,
         arguments=arguments,
         outputs=tuple(output.name for output in op.outputs if output.tap is None) if op.outputs else (name,),
         named=op.outputs is not None,
         taps=taps,
         method=op.method,
         train=train,
-        snapshot="all" if op.snapshot and not again else "none",
+        snapshot=_find_snapshot(op, model, weights) if not again else "none",
         checkpoint=op.checkpoint,
         draws=model.rng and (train or context.spec.models[model.root].class_ is not None),
         compute=model.compute,
@@ -206,12 +213,19 @@ def _is_training(name: str, op: ForwardOp, model: ModelFacts, context: LoweringC
     return context.mode == "train" and (model.updated if op.train is None else op.train)
 
 
-def _reads(model: ModelFacts, *, train: bool, kept: bool, again: bool) -> tuple[Read, ...]:
+def _find_snapshot(op: ForwardOp, model: ModelFacts, weights: Ref | None) -> Literal["none", "buffers", "all"]:
+    """Return of what a call asks for clones: weights that are a value need none."""
+    if not op.snapshot or (weights is not None and not model.buffers):
+        return "none"
+    return "all" if weights is None else "buffers"
+
+
+def _reads(model: ModelFacts, *, own: bool, train: bool, kept: bool, again: bool) -> tuple[Read, ...]:
     """Return the cells a call reads; autograd keeps them unless the call runs on clones.
 
-    A recomputed call reads the model itself again, not clones.
+    A recomputed call reads the model itself again, not clones. One with other weights than its ``own`` reads none.
     """
-    parameters = tuple(Read(cell=cell, saved=kept, again=again) for cell in model.cells)
+    parameters = tuple(Read(cell=cell, saved=kept, again=again) for cell in (model.cells if own else ()))
     if not model.buffers:
         return parameters
     return (*parameters, Read(cell=buffers_of(model.name), saved=kept, again=again, streaming=train))

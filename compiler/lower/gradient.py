@@ -9,6 +9,7 @@ from compiler.lower.context import LoweringContext
 from compiler.lower.terms import find_seeds, is_counted, lower_counted, lower_parts
 from compiler.lower.transform import gradient_node, transform_node
 from compiler.passes.presence import find_open
+from graphspec.analysis.derived import find_derived
 from graphspec.declare.ops import GradientOp
 
 
@@ -17,8 +18,9 @@ def lower_gradient(name: str, op: GradientOp, context: LoweringContext) -> tuple
 
     In micro-batches the set of a loss with counts of its own is combined from the sets of its shares.
     """
-    models = tuple(target for target in op.wrt if target in context.models)
-    values = tuple(target for target in op.wrt if target not in context.models)
+    derived = find_derived(context.spec.ops)
+    targets, values = op.split({*context.models, *derived})
+    models = tuple(derived.get(target, target) for target in targets)
     names = op.defines(name)
     if context.split and not values and is_counted(parts := lower_parts(op.gradient, context)):
         *nodes, last = lower_counted(name, parts, models, names[0], op.unconnected, context, find_seeds(op))
@@ -43,6 +45,7 @@ def lower_gradient(name: str, op: GradientOp, context: LoweringContext) -> tuple
         loss=op.gradient,
         models=models,
         context=context,
+        weights=next((target for target in targets if target in derived), None),
         values=values,
         output=names[0] if models else None,
         value_outputs=names[1:] if models else names,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from compiler.ir.instructions import Instruction
+from compiler.lower.adapt import lower_adapt
 from compiler.lower.average import lower_assign, lower_copy, lower_ema
 from compiler.lower.context import LoweringContext, read_states
 from compiler.lower.evaluate import lower_call, lower_forward, lower_loss, lower_metric, lower_random, lower_schedule
@@ -14,6 +15,7 @@ from compiler.lower.gradient import lower_gradient
 from compiler.lower.transform import lower_transform
 from compiler.lower.update import lower_update
 from graphspec.declare.ops import (
+    AdaptOp,
     AssignOp,
     CallOp,
     CopyOp,
@@ -70,6 +72,7 @@ LOWERINGS: Mapping[type[OpBase], OpLowering] = dict(
         _row(CopyOp, lower_copy),
         _row(MetricOp, lower_metric),
         _row(AssignOp, lower_assign),
+        _row(AdaptOp, lower_adapt),
     )
 )
 """The kinds of ops: one line each."""

@@ -84,6 +84,7 @@ def gradient_node(
     models: tuple[str, ...],
     context: LoweringContext,
     output: str | None,
+    weights: str | None = None,
     values: tuple[str, ...] = (),
     value_outputs: tuple[str, ...] = (),
     seeds: tuple[Operand, ...] = (),
@@ -91,18 +92,23 @@ def gradient_node(
     term: str = "",
     stop: bool = False,
 ) -> Gradient:
-    """Return a gradient of a loss, times ``seeds``; ``stop``: no other gradient runs through it."""
+    """Return a gradient of a loss, times ``seeds``; ``stop``: no other gradient runs through it.
+
+    ``weights``: the derived model for whose weights it is taken, in place of those of the model.
+    """
+    derived = () if weights is None else (weights,)
     factors = (each.name for each in seeds if isinstance(each, Ref))
     return Gradient(
         id=name,
         op=op,
         label=label,
         place=context.place(op),
-        uses=tuple(Use(value=value) for value in (loss, *values, *factors)),
+        uses=tuple(Use(value=value) for value in (loss, *derived, *values, *factors)),
         differentiable=not stop,
         loss=loss,
         models=models,
-        cells=frozenset(context.cells(models)),
+        cells=frozenset(context.cells(models) if weights is None else ()),
+        weights=weights,
         values=values,
         output=output,
         value_outputs=value_outputs,

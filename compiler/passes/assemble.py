@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from compiler.ir.cell import state_of
 from compiler.ir.instructions import (
+    Adapt,
     CheckFinite,
     Commit,
     Emit,
@@ -91,6 +92,7 @@ def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Inst
             return replace(
                 node,
                 notes=notes,
+                weights=node.weights and _detach_use(node, node.weights, graph),
                 arguments=_detach(node, node.arguments, graph),
                 graph=recorded,
                 frozen=node.id in flags.frozen,
@@ -103,6 +105,11 @@ def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Inst
             )
         case Evaluate():
             return replace(node, notes=notes, arguments=_detach(node, node.arguments, graph), graph=recorded)
+        case Adapt():
+            is_carried = any((node.gradients.name, node.id) in path.uses for path in graph.paths.values())
+            gradients = replace(node.gradients, detach=recorded and not is_carried)
+            base = node.base and _detach_use(node, node.base, graph)
+            return replace(node, notes=notes, base=base, gradients=gradients, graph=recorded)
         case Gradient():
             return replace(
                 node,
@@ -156,8 +163,13 @@ def find_verdicts(graph: StepGraph) -> tuple[str, ...]:
 def _detach(node: Instruction, arguments: tuple[Argument, ...], graph: StepGraph) -> tuple[Argument, ...]:
     """Return the arguments with those references detached through which no gradient is wanted."""
     return tuple(
-        replace(argument, operand=replace(argument.operand, detach=True))
-        if isinstance(argument.operand, Ref) and (argument.operand.name, node.id) in graph.flags.detached
+        replace(argument, operand=_detach_use(node, argument.operand, graph))
+        if isinstance(argument.operand, Ref)
         else argument
         for argument in arguments
     )
+
+
+def _detach_use(node: Instruction, used: Ref, graph: StepGraph) -> Ref:
+    """Return a reference, detached if no gradient is wanted through it."""
+    return replace(used, detach=True) if (used.name, node.id) in graph.flags.detached else used

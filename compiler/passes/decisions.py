@@ -155,7 +155,7 @@ def _find_use(view: View, name: str) -> Iterator[Decision]:
         yield Decision(code="SNAPSHOT", subject=node.op, text=text, node=name)
     for value in (use.value for use in node.uses):
         if (value, name) in graph.flags.detached:
-            is_target = isinstance(node, Gradient) and value in node.values
+            is_target = isinstance(node, Gradient) and value in node.target_values
             why = (
                 "its gradient is what is asked for, and goes no further back" if is_target else "no gradient flows back"
             )

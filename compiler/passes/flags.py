@@ -39,7 +39,12 @@ def find_frozen(graph: StepGraph, recorded: frozenset[str]) -> frozenset[str]:
             if any(read.cell in cells and not read.constant for read in graph.nodes[name].reads):
                 wanted.add(name)
     forwards = (graph.nodes[name] for name in recorded if graph.nodes[name].called is not None and name not in wanted)
-    return frozenset(node.id for node in forwards if not is_recomputed(node))
+    return frozenset(node.id for node in forwards if reads_weights(node) and not is_recomputed(node))
+
+
+def reads_weights(node: Instruction) -> bool:
+    """Return whether a node reads parameters of models."""
+    return any(read.cell.kind in ("params", "tied") for read in node.reads)
 
 
 def is_recomputed(node: Instruction) -> bool:

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 from compiler.ir.instructions import Commit, Emit, Instruction, Release
 from compiler.ir.program import Function
-from compiler.ir.value import Read, Ref, Write
+from compiler.ir.value import Read, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.formula import Lines, find_lines
@@ -22,7 +22,7 @@ from graphspec.diagnostics import escape
 
 def flags_of(instruction: Instruction) -> tuple[str, ...]:
     """Return what is special about how an instruction runs."""
-    detached = (each.operand for each in instruction.passed if isinstance(each.operand, Ref) and each.operand.detach)
+    detached = (each for each in instruction.refs if each.detach)
     return (
         *instruction.flags,
         *((f"if {format_commit(instruction.commits)}",) if instruction.commits else ()),

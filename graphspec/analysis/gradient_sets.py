@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 
+from graphspec.analysis.derived import find_derived
 from graphspec.declare.library import ON_GRADIENTS
 from graphspec.declare.ops import CallOp, GradientOp, Op, TransformOp
 
@@ -11,15 +12,20 @@ Sets = Mapping[str, tuple[str, ...]]
 """The models that a set covers, in order, by the name of the value."""
 
 
-def find_gradient_sets(ops: Mapping[str, Op], models: Container[str]) -> Sets:
-    """Return every gradient set with the models it covers: from gradients, transforms, and calls on sets."""
+def find_gradient_sets(ops: Mapping[str, Op], models: Collection[str]) -> Sets:
+    """Return every gradient set with the models it covers: from gradients, transforms, and calls on sets.
+
+    A gradient with respect to a derived model has one gradient for every parameter of the model that it is made of.
+    """
+    derived = find_derived(ops)
     found: dict[str, tuple[str, ...]] = {}
     pending: dict[str, tuple[str, ...]] = {}
     for name, op in ops.items():
         match op:
             case GradientOp():
-                targets, _ = op.split(models)
-                found |= {op.defines(name)[0]: targets} if targets else {}
+                targets, _ = op.split({*models, *derived})
+                covered = tuple(dict.fromkeys(derived.get(each, each) for each in targets))
+                found |= {op.defines(name)[0]: covered} if covered else {}
             case TransformOp():
                 pending[name] = op.inputs
             case CallOp() if op.call.is_builtin and op.call.name("torch") in ON_GRADIENTS:

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from graphspec.analysis.derived import find_derived
 from graphspec.analysis.gradient_sets import Sets, find_gradient_sets
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import CallOp, EmaOp, LossOp, Op, OpBase, UpdateOp
+from graphspec.declare.ops import AdaptOp, CallOp, EmaOp, LossOp, Op, OpBase, UpdateOp
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.read.source import Path
 from graphspec.words import closest
 
-Facet: TypeAlias = Literal["input", "state", "model", "average", "op", "update", "value"]
+Facet: TypeAlias = Literal["input", "state", "model", "average", "derived", "op", "update", "value"]
 """What a name can be; the name of an op is often its value's too, and that of an update an op's."""
 
 
@@ -53,6 +54,7 @@ class Entry:
 _OPS: Mapping[tuple[str, ...], str] = {
     ("update",): "an update, which has no value",
     ("average",): "the average kept by an ema",
+    ("derived",): "a derived model, which nothing writes",
     ("value",): "the value of an op",
     (): "an op whose values have their own names",
 }
@@ -66,7 +68,7 @@ class RuleContext:
     entries: Mapping[str, tuple[Entry, ...]]
     sets: Sets
     kinds: Mapping[str, str]
-    """What every model and average is made of, through likenesses: class, layers or parameter."""
+    """What every model, average and derived model is made of, through likenesses: class, layers or parameter."""
     broken: frozenset[str] = frozenset()
     blind: bool = False
 
@@ -124,6 +126,8 @@ def find_facets(name: str, op: OpBase) -> tuple[Facet, ...]:
         return ("op", "update")
     if isinstance(op, EmaOp) and op.into is None:
         return ("op", "average")
+    if isinstance(op, AdaptOp):
+        return ("op", "derived")
     return ("op", "value") if name in op.defines(name) else ("op",)
 
 
@@ -153,9 +157,10 @@ def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind:
 
 
 def _find_kinds(spec: GraphSpec) -> Mapping[str, str | None]:
-    """Return the kind of every model and average; None where likenesses go round in a circle or lead nowhere."""
+    """Return the kind of every model, average and derived model; None where likenesses go round or lead nowhere."""
     following = {name: model.like for name, model in spec.models.items()}
     following |= {name: op.ema for name, op in spec.shadows().items() if name not in following}
+    following |= {name: model for name, model in find_derived(spec.ops).items() if name not in following}
     kinds: dict[str, str | None] = {name: model.kind for name, model in spec.models.items() if model.like is None}
     for start in following:
         way: dict[str, None] = {}

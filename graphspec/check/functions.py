@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from graphspec.analysis.derived import find_derived
 from graphspec.analysis.scope import RuleContext, find_expression
 from graphspec.check.options import check_options
 from graphspec.declare.compat import adapt_options, find_defaults
@@ -127,7 +128,7 @@ def check_outputs(scope: RuleContext) -> Iterator[Diagnostic]:
                 if isinstance(expected, bool) or not isinstance(expected, int):
                     continue  # not a number of parts: reported as an option
             case GradientOp() if scope.broken.isdisjoint(op.wrt) and all(each in scope.entries for each in op.wrt):
-                models, values = op.split(scope.spec.models)
+                models, values = op.split({*scope.spec.models, *find_derived(scope.spec.ops)})
                 expected = bool(models) + len(values)
             case _:
                 continue

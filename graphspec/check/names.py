@@ -73,8 +73,10 @@ def _want(noun: str, *facets: Facet, code: str, help: str) -> Wanted:
 
 _MODEL = _want("a model", "model", code="GS103", help="declare it under `models:` or fix the name")
 _SOURCE = _want("a model", "model", "average", code="GS103", help=_MODEL.help)
+_CALLED = _want("a model", "model", "average", "derived", code="GS103", help=_MODEL.help)
+_ADAPTED = _want("a model", "model", "derived", code="GS103", help=_MODEL.help)
 _VALUE = _want("a value", "input", "state", "value", code="GS104", help=_VALUE_HELP)
-_TARGET = _want("a model or a value", "model", "input", "value", code="GS104", help=_VALUE_HELP)
+_TARGET = _want("a model or a value", "model", "derived", "input", "value", code="GS104", help=_VALUE_HELP)
 _STATE = _want("a state", "state", code="GS104", help="declare it under `state:` or fix the name")
 _OP = _want("an op", "op", code="GS105", help="write the name of an op, or leave it out")
 _UPDATE = _want("an update", "update", code="GS105", help="write a number, or the name of an update")
@@ -82,6 +84,9 @@ _UPDATE = _want("an update", "update", code="GS105", help="write a number, or th
 WANTED: Mapping[Role, Wanted] = {
     "model": _MODEL,
     "source": _SOURCE,
+    "called": _CALLED,
+    "adapted": _ADAPTED,
+    "rate": _MODEL,
     "value": _VALUE,
     "loss": _VALUE,
     "gradients": _VALUE,
@@ -140,11 +145,11 @@ def check_reference(scope: RuleContext, field: str, path: Path, reference: Refer
     elif isinstance(op, ForwardOp) and "model" in wanted.facets:
         label = f"did you mean its model '{op.forward}'?"
     help = wanted.help
-    if wanted in (_MODEL, _SOURCE):
+    if wanted in (_MODEL, _SOURCE, _CALLED, _ADAPTED):
         help = "write the name of a model, as declared under `models:`"
     elif wanted is _VALUE:
         help = "write the name of an input or a state, or of an op that has a value"
-        if not {"model", "average"}.isdisjoint(entry.facets):
+        if not {"model", "average", "derived"}.isdisjoint(entry.facets):
             help = "call the model in a `forward` op and use that op's name"
     message = f"{field} must name {wanted.noun}, found '{name}', {entry.title}{scope.place(entry)}"
     yield scope.report("GS106", message, path, label=label, help=help)

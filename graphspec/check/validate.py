@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from graphspec.analysis.scope import RuleContext, build_scope
+from graphspec.check.derived import check_derived
 from graphspec.check.functions import check_arguments, check_dimensions, check_functions, check_models, check_outputs
 from graphspec.check.gradients import check_coverage, check_losses, check_sets
 from graphspec.check.names import (
@@ -51,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     check_losses,
     check_sets,
     check_coverage,
+    check_derived,
     check_repeats,
     check_windows,
     check_modes,

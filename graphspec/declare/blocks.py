@@ -69,4 +69,4 @@ class UseOp(OpBase):
         for key, name in self.inputs.references():
             yield Reference(path=("inputs", key), name=name, role="value")
         for key, name in self.models.items():
-            yield Reference(path=("models", key), name=name, role="source")
+            yield Reference(path=("models", key), name=name, role="called")

@@ -12,7 +12,9 @@ from graphspec.declare.fields import Names
 from graphspec.declare.ops.base import OpBase, Reference
 
 LOSS = "{}.loss"
-"""The value of an expression that is written as the loss of an update or a gradient."""
+"""The value of an expression that is written where an op names what it differentiates."""
+DIFFERENTIATED: Mapping[str, str] = {"update": "loss", "gradient": "gradient", "adapt": "loss"}
+"""The field that names what an op differentiates, by kind; an expression may stand in it."""
 
 
 _REMEDIES: Mapping[str, str] = {

@@ -16,12 +16,12 @@ from graphspec.declare.fields import NamesOrNone, Value, at_least_one
 from graphspec.declare.formulas import LOSS
 from graphspec.declare.inputs import InputSpec, StateSpec
 from graphspec.declare.models import ModelSpec
-from graphspec.declare.ops import KINDS, CallOp, EmaOp, GradientOp, LossOp, Op, OpBase, UpdateOp
+from graphspec.declare.ops import KINDS, AdaptOp, CallOp, EmaOp, GradientOp, LossOp, Op, OpBase, UpdateOp
 from graphspec.declare.precision import Compute, LossScaleSpec, PrecisionSpec
 from graphspec.declare.run import RunSpec
 from graphspec.words import did_you_mean, enumerate_names, mend_key
 
-NOT_BUILT = ("adapt", "repeat", "choose", "sometimes")
+NOT_BUILT = ("repeat", "choose", "sometimes")
 """Kinds that the language has and this version does not execute."""
 
 SECOND = ("loss", "copy")
@@ -157,11 +157,11 @@ class GraphSpec(Declaration):
     def _fill(self) -> GraphSpec:
         """Write the defaults of `compat`, and what schedules leave out: all else sees options and knows of neither.
 
-        A loss that is written in an update or a gradient runs in its modes.
+        A loss that is written in an op that differentiates it runs in its modes.
         """
         models = {name: fill_model(model, self.compat) for name, model in self.models.items()}
         ops = {name: fill_op(op, self.compat) for name, op in self.ops.items()}
-        holders = {LOSS.format(name): op for name, op in ops.items() if isinstance(op, UpdateOp | GradientOp)}
+        holders = {LOSS.format(name): op for name, op in ops.items() if isinstance(op, UpdateOp | GradientOp | AdaptOp)}
         for name, op in ops.items():
             holder = holders.get(op.expr or "") if isinstance(op, CallOp | LossOp) else None
             if holder is not None:

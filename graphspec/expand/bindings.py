@@ -23,7 +23,7 @@ from graphspec.limits import MOST_PROBLEMS
 from graphspec.read.source import Document, Path, Plain
 from graphspec.words import closest, did_you_mean, enumerate_names, mend_name
 
-MODELS = frozenset({"model", "source"})
+MODELS = frozenset({"model", "source", "called", "adapted", "rate"})
 """What a reference may name that a block has not: models are the document's."""
 UNSTOPPED = "{}.unstopped"
 """The name of a value whose own name its constant has taken."""

@@ -16,7 +16,7 @@ from itertools import chain
 
 from pydantic import BaseModel
 
-from graphspec.declare.formulas import IN_CALLS, LOSS, FormulaOp
+from graphspec.declare.formulas import DIFFERENTIATED, IN_CALLS, LOSS, FormulaOp
 from graphspec.declare.graph import find_kinds
 from graphspec.declare.library import CALLS, LOSSES
 from graphspec.diagnostics import Diagnostic, Span, SpecError
@@ -139,7 +139,7 @@ def _has_formula(op: Plain) -> bool:
     """Return whether an op is an expression, or has one where a loss is named."""
     if not isinstance(op, dict):
         return False
-    return "expr" in op or is_formula(op.get("loss") if "update" in op else op.get("gradient"))
+    return "expr" in op or any(kind in op and is_formula(op.get(key)) for kind, key in DIFFERENTIATED.items())
 
 
 def is_formula(text: Plain) -> bool:
@@ -264,8 +264,7 @@ class _Expander:
             assert isinstance(text, str)
             given = {key: each for key, each in op.items() if key != "expr"}
             return _Formula(holder=name, root=name, text=text, path=(*path, "expr"), given=given)
-        keys = ("loss",) if "update" in kinds else ("gradient",) if "gradient" in kinds else ()
-        for key in keys:
+        for key in (key for kind, key in DIFFERENTIATED.items() if kind in kinds):
             text = op.get(key)
             if isinstance(text, str) and is_formula(text):
                 return _Formula(holder=name, root=LOSS.format(name), text=text, path=(*path, key), given={})

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from graphspec.declare.fields import is_name
+from graphspec.declare.formulas import DIFFERENTIATED
 from graphspec.diagnostics import Span
 from graphspec.python.records import Entry, Recorder, Ref, find_refs
 from graphspec.python.sites import Site
@@ -16,9 +17,6 @@ from graphspec.python.values import Value
 from graphspec.read.builder import Path, Plain
 from graphspec.read.source import Document, Place
 from graphspec.write.formula import Called, Operand, write_formula
-
-_INLINE = {"update": "loss", "gradient": "gradient"}
-"""The fields that take an expression, by the kinds of ops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +76,7 @@ class _Writer:
         for fields, site in ((fields, header.site) for fields, header in zip(held, self.headers, strict=True)):
             uses.update(each.entry for each in find_refs(fields, site, self.recorder) for _ in range(2))
         for entry in self.recorder.entries:
-            slot = entry.fields.get(_INLINE.get(entry.kind, ""))
+            slot = entry.fields.get(DIFFERENTIATED.get(entry.kind, ""))
             refs = [each.entry for each in find_refs(entry.fields, entry.site, self.recorder)]
             operands = entry.formula.operands if entry.formula is not None else ()
             parts = [each.entry for each in operands if isinstance(each, Value)]

@@ -16,6 +16,7 @@ from graphspec.python.records import Entry, Recorder, Ref, Section
 from graphspec.python.values import (
     Average,
     Common,
+    Derived,
     Fields,
     Model,
     Number,
@@ -357,6 +358,25 @@ class Graph(Randoms):
         >>> follow = g.copy(net, into=slow, every=100)
         """
         return Op(self._recorder, self._record("copy", {"copy": source, "into": into}, fields, ("copy",)))
+
+    def adapt(
+        self,
+        model: Model,
+        *,
+        loss: Value | str | None = None,
+        gradients: Value | None = None,
+        lr: Number | Model,
+        groups: Sequence[Mapping[str, object]] | None = None,
+        order: Literal[1, 2] | None = None,
+        **fields: Unpack[Fields],
+    ) -> Derived:
+        """Return a derived model: the weights of a model minus ``lr`` times a gradient, as a value; nothing is written.
+
+        >>> fast = g.adapt(net, loss=mse(net(x), y), lr=0.1)
+        >>> adapted_loss = mse(fast(x), y)
+        """
+        given = {"adapt": model, "loss": loss, "gradients": gradients, "lr": lr, "groups": groups, "order": order}
+        return Derived(self._recorder, self._record("adapt", given, fields, ("adapt",)))
 
     def assign(self, state: Value, value: Operand, **fields: Unpack[Fields]) -> Op:
         """Write a state.

@@ -226,6 +226,12 @@ class Average(Model, Op):
     __slots__ = ()
 
 
+class Derived(Model, Op):
+    """A derived model: called, differentiated and adapted as a model is."""
+
+    __slots__ = ()
+
+
 def record_op(
     recorder: Recorder,
     kind: str,

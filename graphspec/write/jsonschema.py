@@ -275,6 +275,7 @@ _DEFINITIONS: Mapping[str, Json] = {
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "ModelSpec": ("class", "layers", "parameter", "like"),
     "UpdateOp": ("loss", "gradients"),
+    "AdaptOp": ("loss", "gradients"),
     "EmaOp": ("decay", "half_life", "tau", "schedule_free"),
     "ConstraintSpec": KINDS,
     "ClipSpec": ("norm", "value", "agc"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import cast
 
+from graphspec.analysis.derived import find_derived
 from graphspec.analysis.evaluation import find_goal, find_role
 from graphspec.analysis.modes import find_reaches
 from graphspec.analysis.signatures import find_options
@@ -198,6 +199,7 @@ def resolve(spec: GraphSpec) -> GraphSpec:
 
     `vars` and `compat` are gone: they say nothing more.
     """
+    derived = find_derived(spec.ops)
     updated = frozenset(name for op in spec.ops.values() if isinstance(op, UpdateOp) for name in op.update)
     reaches = find_reaches(spec.ops)
     ops: dict[str, Op] = {}
@@ -214,7 +216,7 @@ def resolve(spec: GraphSpec) -> GraphSpec:
                 found |= {"args": {**defaults, **op.args}} if defaults else {}
             case ForwardOp(train=None):
                 # An op that never runs in train mode does not train by default, regardless of who owns the model.
-                found["train"] = op.forward in updated and "train" in reaches[name].modes
+                found["train"] = derived.get(op.forward, op.forward) in updated and "train" in reaches[name].modes
             case EmaOp():
                 found |= {"interval_correction": op.correction, "init": op.beginning}
             case UpdateOp(clip=ClipSpec(eps=None) as clip):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
-from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.program import Function, LayerDecl, ModelDecl, Program
-from compiler.ir.value import Argument, Ref
+from compiler.ir.value import Ref
 from graphspec.declare.layers import BUFFERED, draws
 from runtime.codegen.resources import find_functions, find_instructions
 
@@ -29,7 +30,7 @@ class Flow:
 
 def find_flow(function: Function) -> Flow:
     """Return the values that carry a graph in a function. Too many is safe: it costs a detach, never a wrong number."""
-    targets = {value for each in function.instructions if isinstance(each, Gradient) for value in each.values}
+    targets = {value for each in function.instructions if isinstance(each, Gradient) for value in each.target_values}
     # What has no graph: inputs, draws, results of no_grad.
     leaves = targets - {value for each in function.instructions if each.recorded for value in each.defines}
     carrying = set(leaves)
@@ -52,19 +53,18 @@ def _passes_graph(instruction: Instruction, carrying: set[str]) -> bool:
     """Return whether a recorded instruction's results carry a graph, given the values that did before it."""
     match instruction:
         case Forward():
-            return not instruction.frozen or carries(instruction.arguments, carrying) or bool(instruction.begun)
+            return not instruction.frozen or carries(instruction, carrying) or bool(instruction.begun)
         case Evaluate():
-            return carries(instruction.arguments, carrying)
+            return carries(instruction, carrying)
         case Transform():
             return not carrying.isdisjoint(instruction.inputs)
         case _:
             return True
 
 
-def carries(arguments: tuple[Argument, ...], carrying: set[str] | frozenset[str]) -> bool:
-    """Return whether a graph enters a call through one of its arguments."""
-    operands = (argument.operand for argument in arguments)
-    return any(isinstance(each, Ref) and not each.detach and each.name in carrying for each in operands)
+def carries(instruction: Instruction, carrying: Collection[str]) -> bool:
+    """Return whether a graph enters an instruction through one of the values that it reads."""
+    return any(not each.detach and each.name in carrying for each in instruction.refs)
 
 
 def find_differentiated(program: Program) -> frozenset[str]:
@@ -168,21 +168,32 @@ def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: 
     models = find_holders(gradient, program)
     used = {value for each in instructions if id(each) in reaching for value in _find_uses(each)} | {gradient.loss}
     for each in (each for each in instructions if id(each) in reaching):
-        is_target = isinstance(each, Forward) and each.model in models and not each.frozen
+        is_target = _reads_weights(each) and each.model in models
         # A gradient may be taken with respect to a tap of a call, of a loss computed from its other results.
         begun = each.begun if isinstance(each, Forward) else ()
-        taps = [value for value in begun if value in gradient.values]
+        taps = [value for value in begun if value in gradient.target_values]
         if (
             is_target
             or any(other in used for value in taps for other in each.defines if other != value)
             or any(
-                value in gradient.values or (value in producers and id(producers[value]) in derived)
+                value in gradient.target_values or (value in producers and id(producers[value]) in derived)
                 for value in _find_uses(each)
             )
             or not derived.isdisjoint(inner.get(id(each), ()))
         ):
             derived.add(id(each))
     return frozenset(derived).union(*(inner[each] for each in derived & inner.keys()))
+
+
+def _reads_weights(instruction: Instruction) -> TypeGuard[Forward | Adapt]:
+    """Return whether a gradient may run back from an instruction to the parameters of its model."""
+    match instruction:
+        case Forward():
+            return instruction.weights is None and not instruction.frozen
+        case Adapt():
+            return instruction.base is None
+        case _:
+            return False
 
 
 def find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[int]:
@@ -206,9 +217,8 @@ def is_recomputed(forward: Forward, program: Program) -> bool:
 def _find_uses(instruction: Instruction) -> tuple[str, ...]:
     """Return the values through which a graph enters an instruction."""
     match instruction:
-        case Forward() | Evaluate():
-            operands = (argument.operand for argument in instruction.arguments)
-            return tuple(each.name for each in operands if isinstance(each, Ref) and not each.detach)
+        case Forward() | Evaluate() | Adapt():
+            return tuple(each.name for each in instruction.refs if not each.detach)
         case Gradient():
             return (instruction.loss, *(each.name for each in instruction.grad_outputs if isinstance(each, Ref)))
         case _:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from compiler.ir.instructions import (
     Accumulate,
+    Adapt,
     Apply,
     Blend,
     CheckFinite,
@@ -108,7 +109,7 @@ def is_running(instruction: Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Parameters of a model chosen by a pattern, for a constraint or a penalty."""
+    """Parameters of a model chosen by a pattern, for a constraint, a penalty or a rate of its own."""
 
     model: str
     match: str
@@ -120,9 +121,11 @@ class Chosen:
 
 
 def find_chosen(program: Program) -> tuple[Chosen, ...]:
-    """Return the choices of constraints and penalties, each once."""
+    """Return the choices of constraints, penalties and rates, each once."""
     found: dict[Chosen, None] = {}
     for each in find_instructions(program):
+        if isinstance(each, Adapt):
+            found.update((Chosen(model=each.model, match=match), None) for match, _ in each.groups)
         uses = each.projections if isinstance(each, Apply) else each.penalties if isinstance(each, Transform) else ()
         found.update((Chosen(model=use.model, match=use.match), None) for use in uses if use.match is not None)
     return tuple(found)

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from graphspec.analysis.scope import Facet
 from graphspec.check.names import WANTED
+from graphspec.declare.formulas import DIFFERENTIATED
 from graphspec.declare.graph import find_kinds
 from graphspec.declare.library import CALLS, LOSSES, Signature
 from graphspec.declare.ops.base import Role
@@ -43,6 +44,8 @@ _SAMPLES: tuple[dict[str, Plain], ...] = (
     {"loss": "mse", "inputs": ["x", "y"]},
     {"copy": "m", "into": "n"},
     {"assign": "s", "value": "x"},
+    {"adapt": "m", "loss": "x", "lr": 0.1},
+    {"adapt": "m", "gradients": "g", "lr": 0.1},
     {"use": "b"},
 )
 """The least that an op of each kind has: with the field at the cursor it says what is wanted there."""
@@ -147,7 +150,7 @@ def is_expression(cursor: Cursor) -> bool:
     field, kinds = cursor.path[-1], find_kinds(op)
     if field == "expr":
         return True
-    is_source = ("update" in kinds and field == "loss") or ("gradient" in kinds and field == "gradient")
+    is_source = any(DIFFERENTIATED.get(kind) == field for kind in kinds)
     value = cursor.get(cursor.path)
     return is_source and isinstance(value, str) and is_formula(value.replace(MARK, ""))
 
@@ -187,7 +190,7 @@ def _find_outer_role(path: Path) -> Role | None:
 def list_names(names: Names, facets: Iterable[Facet], scope: str) -> Iterator[Suggestion]:
     """Yield the names that are wanted."""
     for name, declared in names.offer(frozenset(facets), scope):
-        kind: Kind = "model" if "model" in declared.facets or "average" in declared.facets else "name"
+        kind: Kind = "model" if not {"model", "average", "derived"}.isdisjoint(declared.facets) else "name"
         made = declared.op.kind if declared.op is not None else declared.facets[0] if declared.facets else ""
         yield Suggestion(label=name, kind=kind, detail=made)
 
@@ -203,7 +206,7 @@ def _list_given(cursor: Cursor, names: Names) -> Iterator[Suggestion]:
                 if symbol.space == space and symbol.scope == block and declared.path[2:3] == (field,):
                     yield Suggestion(label=symbol.name, kind="key", detail=f"of the block {block}", after=": ")
         case (*_, "models") if find_op(cursor.path) is not None:
-            yield from list_names(names, ("model", "average"), "")
+            yield from list_names(names, WANTED["called"].facets, "")
         case ("data", *_, "columns"):
             yield from list_names(names, ("input",), "")
         case _:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from graphspec.analysis.scope import Facet, find_facets
 from graphspec.declare.blocks import UseOp
 from graphspec.declare.data import MIX
-from graphspec.declare.formulas import FormulaOp
+from graphspec.declare.formulas import DIFFERENTIATED, FormulaOp
 from graphspec.declare.graph import find_kinds
 from graphspec.declare.ops.base import OpBase
 from graphspec.diagnostics import Span
@@ -39,7 +39,7 @@ _SECTIONS: tuple[tuple[str, Space, tuple[Facet, ...]], ...] = (
     ("blocks", "block", ()),
     ("data", "data", ()),
 )
-_SHARED = frozenset[Facet]({"model", "state", "average"})
+_SHARED = frozenset[Facet]({"model", "state", "average", "derived"})
 """What the ops of a block may name of the document."""
 
 
@@ -136,10 +136,8 @@ def _find_formula(op: OpBase) -> str | None:
     """Return the field of an op that is an expression."""
     if isinstance(op, FormulaOp):
         return "expr"
-    if op.kind not in ("update", "gradient"):
-        return None
-    key = "loss" if op.kind == "update" else "gradient"
-    return key if is_formula(getattr(op, key)) else None
+    key = DIFFERENTIATED.get(op.kind)
+    return key if key is not None and is_formula(getattr(op, key)) else None
 
 
 class _Collector:

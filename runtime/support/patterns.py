@@ -9,7 +9,7 @@ from typing import TypeVar
 from runtime.support.ties import T
 
 C = TypeVar("C")
-"""What is different for a group."""
+"""What is different for a group, or its rate."""
 
 
 def matching(named: Iterable[tuple[str, T]], *patterns: str) -> list[T]:
@@ -50,3 +50,9 @@ def gathered(lists: Iterable[tuple[Sequence[int], Sequence[T]]]) -> list[T]:
 def place_of(pair: tuple[int, object]) -> int:
     """Return the place of a pair of a place and what stands there."""
     return pair[0]
+
+
+def rates(parameters: Iterable[T], rest: C, *groups: tuple[Sequence[T], C]) -> list[C]:
+    """Return a rate for each parameter: that of the first group that has it, else that of the rest."""
+    found = {id(each): rate for members, rate in reversed(groups) for each in members}
+    return [found.get(id(each), rest) for each in parameters]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 import torch
 
@@ -59,6 +61,39 @@ def test_a_generator_gets_nothing_of_the_discriminators_loss(backend):
     assert {each["op"]: each["targets"] for each in gradients} == {"step_d": ["d"], "step_g": ["g"]}
     assert trial.error_of(at_the_start) <= SAME
     assert trial.error_of_loop(NotDetached) > WRONG
+
+
+class InnerOptimizer(Loop):
+    """The mistake: the inner step is taken by an optimizer on a copy, so that the outer gradient is of first order."""
+
+    def prepare(self):
+        self.outer = self.sgd("net")
+
+    def step(self, x, y, query, answer):
+        net = self.nets["net"]
+        fast = deepcopy(net)
+        fast.zero_grad()
+        mse(fast(x), y).backward()
+        torch.optim.SGD(fast.parameters(), lr=0.3).step()
+        fast.zero_grad()
+        mse(fast(query), answer).backward()
+        for parameter, adapted in zip(net.parameters(), fast.parameters(), strict=True):
+            parameter.grad = adapted.grad
+        self.outer.step()
+
+
+@each_backend
+def test_an_outer_gradient_runs_through_the_inner_step(backend):
+    def meta(world, x, y, query, answer):
+        def outer(w):
+            return mse(mlp(descend(lambda w: mse(mlp(w, x), y), w, 0.3), query), answer)
+
+        return {"net": descend(outer, world["net"])}
+
+    trial = train("inner-step", backend=backend)
+    assert told(trial.plan, "CREATE_GRAPH") == {"fast"}
+    assert trial.error_of(meta) <= SAME
+    assert trial.error_of_loop(InnerOptimizer) > WRONG
 
 
 class ByReference(Loop):

@@ -12,7 +12,6 @@ from graphspec import SpecError
 from tests.catalogue.trial import SPECS, plan_of
 
 WAITING = {
-    "inner-step": "the op kind `adapt`",
     "replicated-gan": "`parallel`",
     "replicated-micro-batches": "`parallel`",
     "replicated-penalty": "`parallel`",

@@ -139,7 +139,9 @@ def complete_plan(plan: Plan) -> Plan:
     """Return a plan for TensorFlow with what a build finds out of layers that bring terms of their own."""
     if all(model.class_path("tensorflow") != f"{THEIRS}Keeper" for model in plan.spec.models.values()):
         return plan
-    return build(plan, device="cpu", dtype="float64", models=make_models(plan.spec), allow=["tests"]).plan
+    called = {model.name for model in plan.program.models}
+    given = {name: model for name, model in make_models(plan.spec).items() if name in called}
+    return build(plan, device="cpu", dtype="float64", models=given, allow=["tests"]).plan
 
 
 def compare(theirs: Plan, ours: Plan) -> str:

@@ -46,6 +46,8 @@ WANTED = {
     "fgsm",
     "tied-lm",
     "sac",
+    "maml",
+    "sam",
 }
 CODE = {
     "custom-classes": "zoo",
@@ -54,6 +56,7 @@ CODE = {
     "byol": "views",
     "dqn": "cartpole",
     "tied-lm": "sums",
+    "maml": "sines",
 }
 """The module of their own that specs name, by folder."""
 ON_TENSORFLOW = {"custom-classes": "keras_zoo"}
@@ -130,7 +133,7 @@ def test_the_example_trains(path, tmp_path, monkeypatch):
 
 
 ORDERS = ("fewest", "listed")
-PUBLISHED = ("wgan-gp", "stylegan2-lazy", "stylegan2-factors", "uncertainty", "fgsm", "tied-lm", "sac")
+PUBLISHED = ("wgan-gp", "stylegan2-lazy", "stylegan2-factors", "uncertainty", "fgsm", "tied-lm", "sac", "maml", "sam")
 DEFERRALS = [
     ("gan-digits", "fewest", set()),
     ("gan-digits", "listed", set()),

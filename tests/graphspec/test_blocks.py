@@ -99,6 +99,8 @@ ONE_OF_EACH = """blocks:
       seen_slow: {forward: slow, inputs: seen}
       shown: {metric: mean, inputs: fit}
       kept: {assign: memory, value: 0.5}
+      quick: {adapt: net, gradients: small, lr: 0.1}
+      tried: {forward: quick, inputs: seen}
 """
 
 

@@ -20,6 +20,7 @@ LINES = {
     "metric": "a: {metric: mean, inputs: x}",
     "copy": "a: {copy: net, into: other}",
     "assign": "a: {assign: held, value: 1}",
+    "adapt": "a: {adapt: net, loss: err, lr: 0.1}",
     "schedule": "a: {schedule: step, from: 1, factor: 0.5, every: 100}",
 }
 
@@ -176,7 +177,6 @@ def test_a_malformed_op_is_reported_where_it_is_malformed(small, find, line, cod
     "line",
     [
         "a: {«repeat»: 3, ops: {}}",
-        "a: {«adapt»: net, loss: err, lr: 0.1}",
         "a: {«choose»: []}",
         "a: {«sometimes»: 0.5}",
         "a: {call: «all_gather», inputs: x}",

@@ -14,7 +14,7 @@ from random import Random
 
 from graphspec.analysis.datasets import find_datasets
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import CallOp, CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
+from graphspec.declare.ops import AdaptOp, CallOp, CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
 from tests.oracle.clocks import Clocks, Pace
 from tests.oracle.groups import Groups
 from tests.oracle.meaning import WRITERS, Meaning, Versions, op_of, part_of
@@ -163,7 +163,7 @@ class Runs:
                     continue
                 part = part_of(gradient)
                 for run in [self._run(name, part)] if part or name not in self.parts.split else self.parts.names(name):
-                    for cell in self.meaning.storages.cells(self.ops[name].forward):
+                    for cell in self.meaning.reads(name):
                         seen = self.versions.seen(run, cell)
                         found |= {(gradient, writer) for writer in self.versions.writers(cell)[seen : seen + 1]}
                     if self.ops[name].checkpoint:
@@ -175,7 +175,7 @@ class Runs:
 
         One in training normalises with its batch: only an average or a copy changes what it finds.
         """
-        cell = f"{self.ops[op_of(run)].forward}.buffers"
+        cell = f"{self.meaning.called(self.ops[op_of(run)].forward)}.buffers"
         writers = self.versions.writers(cell)
         if op_of(run) in self.meaning.training:
             return [writer for writer in writers if isinstance(self.ops[op_of(writer)], WRITERS)][:1]
@@ -191,9 +191,11 @@ class Runs:
         found = [f"{one}.state" for one in read if one in self.meaning.spec.state]
         match op:
             case ForwardOp():
-                found += self.meaning.storages.cells(op.forward)
+                found += self.meaning.reads(name)
                 is_read = self.meaning.has_buffers(op.forward) and name not in self.meaning.training
-                found += [f"{op.forward}.buffers"] if is_read else []
+                found += [f"{self.meaning.called(op.forward)}.buffers"] if is_read else []
+            case AdaptOp():
+                found += self.meaning.reads(name)
             case EmaOp() | CopyOp():
                 source = op.ema if isinstance(op, EmaOp) else op.copy_
                 found += self.meaning.storages.cells(source)

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import (
+    AdaptOp,
     AssignOp,
     CallOp,
     CopyOp,
@@ -38,6 +39,7 @@ class Meaning:
         self.whole = spec
         """The spec in which groups that are frozen for now are not."""
         self.storages = Storages(spec)
+        self.derived = {name for name, op in spec.ops.items() if isinstance(op, AdaptOp)}
         self.owner = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
         self.updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
         self.inputs = {name: self._find_inputs(op) for name, op in spec.ops.items()}
@@ -84,9 +86,13 @@ class Meaning:
         """Return all ops whose values an op is made from, near and far."""
         return frozenset(other for one in self.inputs[name] for other in (one, *self._origins(one)))
 
+    def called(self, model: str) -> str:
+        """Return the model that a derived one is made of; any other is itself."""
+        return self.called(self.ops[model].adapt) if model in self.derived else model
+
     def has_buffers(self, model: str) -> bool:
         """Return whether a model has BatchNorm."""
-        layers = self.spec.models[find_root(self.spec, model)].layers
+        layers = self.spec.models[find_root(self.spec, self.called(model))].layers
         return layers is not None and has_buffers(layers)
 
     def is_training(self, name: str) -> bool:
@@ -95,7 +101,7 @@ class Meaning:
         if not isinstance(op, ForwardOp):
             return False
         if self.mode == "train":
-            return op.forward in self.updated if op.train is None else op.train
+            return self.called(op.forward) in self.updated if op.train is None else op.train
         return op.train is True and not Meaning(self.spec, "train")._is_present(name)
 
     @cached_property
@@ -116,7 +122,7 @@ class Meaning:
             case AssignOp():
                 return frozenset({f"{op.assign}.state"})
             case ForwardOp() if name in self.training:
-                return frozenset({f"{op.forward}.buffers"})
+                return frozenset({f"{self.called(op.forward)}.buffers"})
             case _:
                 return frozenset()
 
@@ -146,6 +152,12 @@ class Meaning:
     def _left_to_others(self, name: str) -> set[str]:
         """Return the cells that another update steps for this one."""
         return {cell for other, givers in self.sharing.items() if name in givers for cell in self._owns(other)}
+
+    def reads(self, name: str) -> list[str]:
+        """Return the cells of parameters that a forward or a derived model reads; those of a derived model none."""
+        op = self.ops[name]
+        model = op.forward if isinstance(op, ForwardOp) else op.adapt
+        return [] if model in self.derived else self.storages.cells(model)
 
     def moves_buffers(self, name: str) -> bool:
         """Return whether an average or copy writes the buffers of its target."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, permutations
 
-from graphspec.declare.ops import CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
+from graphspec.declare.ops import AdaptOp, CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
 from tests.oracle.groups import Groups
 from tests.oracle.meaning import WRITERS, Versions, close
 from tests.oracle.paths import Paths
@@ -71,7 +71,10 @@ class Order:
         match op:
             case ForwardOp():
                 evaluated = self.meaning.has_buffers(op.forward) and name not in self.meaning.training
-                return [*self.meaning.storages.cells(op.forward), *([f"{op.forward}.buffers"] if evaluated else [])]
+                buffers = f"{self.meaning.called(op.forward)}.buffers"
+                return [*self.meaning.reads(name), *([buffers] if evaluated else [])]
+            case AdaptOp():
+                return self.meaning.reads(name)
             case EmaOp() | CopyOp():
                 source = op.ema if isinstance(op, EmaOp) else op.copy_
                 buffers = [f"{source}.buffers"] if self.meaning.moves_buffers(name) else []
@@ -104,7 +107,7 @@ class Order:
     def runs_again(self, name: str) -> bool:
         """Return whether gradients run a forward again: it reads the model itself then, whatever its first run read."""
         op = self.ops[name]
-        model = self.meaning.spec.models.get(op.forward)
+        model = self.meaning.spec.models.get(self.meaning.called(op.forward))
         traits = None if model is None else model.traits
         return op.checkpoint or (traits is not None and traits.recomputes is True)
 
@@ -119,7 +122,7 @@ class Order:
             (gradient, writer)
             for gradient in self.gradients
             for name in self._on_path(gradient)
-            for cell in self.meaning.storages.cells(self.ops[name].forward)
+            for cell in self.meaning.reads(name)
             for writer in self._next(name, cell)
         }
 
@@ -128,7 +131,7 @@ class Order:
         found: dict[str, Pairs] = {}
         for gradient in self.gradients:
             for name in self._on_path(gradient):
-                cell = f"{self.ops[name].forward}.buffers"
+                cell = f"{self.meaning.called(self.ops[name].forward)}.buffers"
                 writers = [w for w in self.versions.writers(cell) if isinstance(self.ops[w], WRITERS)]
                 later = writers[:1] if name in self.meaning.training else self._next(name, cell)
                 found.setdefault(name, set()).update((gradient, writer) for writer in later)

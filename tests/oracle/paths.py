@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container
 
-from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, TransformOp, UpdateOp
+from graphspec.declare.ops import AdaptOp, CallOp, ForwardOp, GradientOp, LossOp, MetricOp, TransformOp, UpdateOp
 from tests.oracle.meaning import Meaning
 
 MASKS = (
@@ -44,7 +44,8 @@ class Paths:
         op = self.ops.get(self.meaning.owner.get(value, ""))
         match op:
             case GradientOp():
-                return self.describe(self.meaning.owner[value])[1]
+                models, _ = op.split({*self.meaning.spec.models, *self.meaning.spec.shadows(), *self.meaning.derived})
+                return self.meaning.storages.all_holders(tuple(map(self.meaning.called, models)))
             case TransformOp():
                 return self.find_set(op.inputs[0])
             case CallOp():
@@ -81,12 +82,13 @@ class Paths:
             case CallOp():
                 return op.call.name("torch") in CONSTANT
             case _:
-                return not isinstance(op, LossOp | MetricOp)
+                return not isinstance(op, LossOp | MetricOp | AdaptOp)
 
     def called(self, name: str) -> set[str]:
         """Return the holders of the parameters that an op is a function of."""
         op = self.ops[name]
-        return set(self.meaning.storages.holders(op.forward)) if isinstance(op, ForwardOp) else set()
+        model = op.forward if isinstance(op, ForwardOp) else op.adapt if isinstance(op, AdaptOp) else None
+        return set() if model is None or model in self.meaning.derived else set(self.meaning.storages.holders(model))
 
     def _passing(self, name: str) -> list[str]:
         """Return the values that a gradient flows back to from an op."""
@@ -94,4 +96,8 @@ class Paths:
         if isinstance(op, GradientOp):
             _, values = op.split({*self.meaning.spec.models, *self.meaning.spec.shadows()})
             return [op.gradient, *values, *(op.grad_outputs or ())]
-        return [value for _, value in op.inputs.references()]
+        if isinstance(op, AdaptOp):
+            derived = [op.adapt] if op.adapt in self.meaning.derived else []
+            return [*derived, *([op.gradients] if op.order == 2 else [])]
+        derived = [op.forward] if isinstance(op, ForwardOp) and op.forward in self.meaning.derived else []
+        return [*derived, *(value for _, value in op.inputs.references())]

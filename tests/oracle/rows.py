@@ -11,7 +11,7 @@ import numpy as np
 from graphspec.declare.ops import GradientOp, MetricOp, RandomOp
 from tests.oracle.layers import has_buffers
 from tests.oracle.numbers import Array, Reals
-from tests.oracle.world import World
+from tests.oracle.world import Target, World
 
 if TYPE_CHECKING:
     from tests.oracle.step import StepValues
@@ -63,7 +63,7 @@ class Sketch(World):
         op = self.step.meaning.ops[name]
         match op:
             case GradientOp():
-                models, values = op.split(self.step.start)
+                models, values = op.split({*self.step.start, *self.step.meaning.derived})
                 names = op.defines(name)[bool(models) :]
                 return {made: 0 * self.value(by) for made, by in zip(names, values, strict=True)}
             case RandomOp():
@@ -80,6 +80,9 @@ class Sketch(World):
         layers = self.step.meaning.spec.models[self._root(model)].layers or ()
         return self.step.buffers(model, 0) if has_buffers(layers) else {}
 
-    def _parameters(self, op: str, model: str) -> Mapping[str, Array]:
+    def weights(self, name: str) -> Mapping[Target, Array]:
+        return self._parameters(name, self.step.meaning.called(name))
+
+    def _parameters(self, op: str, model: str) -> Mapping[Target, Array]:
         holders = self.step.meaning.storages.holders(model)
-        return {name: value[None] for each in holders for name, value in self.step.parameters(each, 0).items()}
+        return {(each, name): value[None] for each in holders for name, value in self.step.parameters(each, 0).items()}

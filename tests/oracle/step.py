@@ -179,18 +179,38 @@ class StepValues:
         """Return the gradients by values that an op defines; its set over models is kept beside."""
         if world is not world.base and not world.numbers.keeps_graph:
             raise SecondOrderError(name)
-        models, values = op.split(self.start)
+        models, values = op.split({*self.start, *self.meaning.derived})
         shapes = {("", value): world.base.value(value).shape[1:] for value in values}
         seed = op.grad_outputs[0] if op.grad_outputs else None
-        wanted = shapes if world is not world.base else {**self.targets(models), **shapes}
+        wanted = shapes if world is not world.base else {**self.find_wanted(models), **shapes}
         found = differentiate(world, op.gradient, wanted, seed)
         names = op.defines(name)
         if models and world is world.base:
             held = find_reached(world, op.gradient, wanted, seed) if op.unconnected == "skip" else wanted
             run = world.run_of(name)
-            self.sets[run] = {key: value for key, value in found.items() if key[0] and key in held}
+            self.sets[run] = {self.find_own(key): value for key, value in found.items() if key[0] and key in held}
         outputs = {out: found["", value][None] for out, value in zip(names[bool(models) :], values, strict=True)}
         return {**({names[0]: None} if models else {}), **outputs}
+
+    def find_wanted(self, models: tuple[str, ...]) -> Mapping[Target, tuple[int, ...]]:
+        """Return the targets of a gradient: parameters of models, or the weights of a derived one in their place."""
+        derived = [model for model in models if model in self.meaning.derived]
+        own = self.targets(tuple(self.meaning.called(model) for model in models))
+        return {(derived[0], ".".join(key)): shape for key, shape in own.items()} if derived else own
+
+    def find_own(self, target: Target) -> Target:
+        """Return the parameter in whose place a target is."""
+        holder, _, name = target[1].partition(".")
+        return (holder, name) if target[0] in self.meaning.derived else target
+
+    def differentiate_again(self, world: World, value: str) -> Mapping[Target, Array]:
+        """Return a gradient set in a world in which it is differentiated."""
+        op = self.meaning.ops[self.meaning.owner[value]]
+        if not world.numbers.keeps_graph:
+            raise SecondOrderError(value)
+        models, _ = op.split({*self.start, *self.meaning.derived})
+        found = differentiate(world, op.gradient, self.find_wanted(models))
+        return {self.find_own(key): slope[None] for key, slope in found.items()}
 
     def gradients(self, value: str) -> Gradients:
         """Return a gradient set."""
@@ -232,7 +252,7 @@ class StepValues:
         """Return the models that a gradient set covers."""
         op = self.meaning.ops[self.meaning.owner[name]]
         if isinstance(op, GradientOp):
-            return op.split(self.start)[0]
+            return tuple(map(self.meaning.called, op.split({*self.start, *self.meaning.derived})[0]))
         named = op.inputs if isinstance(op, TransformOp) else [one for _, one in op.inputs.references()]
         return self.models_of(next(one for one in named if self._is_set(one)))
 
@@ -241,7 +261,8 @@ class StepValues:
         op = self.meaning.ops.get(self.meaning.owner.get(name, ""))
         match op:
             case GradientOp():
-                return bool(op.split(self.start)[0]) and op.defines(self.meaning.owner[name])[0] == name
+                models, _ = op.split({*self.start, *self.meaning.derived})
+                return bool(models) and op.defines(self.meaning.owner[name])[0] == name
             case TransformOp():
                 return True
             case CallOp():

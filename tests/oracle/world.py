@@ -6,12 +6,13 @@ shifted by small numbers (complex step) or by a leaf of a graph (PyTorch); what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, ScheduleOp
+from graphspec.declare.ops import AdaptOp, CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, ScheduleOp
 from tests.oracle.functions import CALLS, counted, is_counted, loss, nothing
 from tests.oracle.layers import Call, has_buffers
 from tests.oracle.likeness import find_root
@@ -47,6 +48,7 @@ class World:
         self.values = {name for model, name in shifts if not model}
         self.known: dict[str, Array] = {}
         self.moved: dict[str, bool] = {}
+        self.adapted: dict[str, Mapping[Target, Array]] = {}
 
     @property
     def base(self) -> World:
@@ -65,7 +67,7 @@ class World:
 
     def touches(self, value: str) -> bool:
         """Return whether a value depends on a target in a way that a gradient flows back."""
-        if value in self.values:
+        if value in self.values or value in self.models & self.step.meaning.derived:
             return True
         name = self.step.meaning.owner.get(value)
         if name is None:
@@ -79,7 +81,9 @@ class World:
         match op:
             case ForwardOp():
                 named = [value for _, value in op.inputs.references()]
-                holders = self.step.meaning.storages.holders(op.forward)
+                is_derived = op.forward in self.step.meaning.derived
+                named += [op.forward] if is_derived else []
+                holders = [] if is_derived else self.step.meaning.storages.holders(op.forward)
                 inner = {output.name for output in op.outputs or () if output.tap is not None}
                 starts = not self.models.isdisjoint(holders) or not self.values.isdisjoint(inner)
                 return not op.stop and (starts or any(map(self.touches, named)))
@@ -89,6 +93,11 @@ class World:
                 return any(self.touches(value) for _, value in op.inputs.references())
             case LossOp() | MetricOp():
                 return any(self.touches(value) for _, value in op.inputs.references())
+            case AdaptOp() if op.adapt in self.step.meaning.derived:
+                return self.touches(op.adapt) or (op.order == 2 and self.touches(op.gradients))
+            case AdaptOp():
+                starts = not self.models.isdisjoint(self.step.meaning.storages.holders(op.adapt))
+                return starts or (op.order == 2 and self.touches(op.gradients))
             case GradientOp():
                 return not op.stop and any(map(self.touches, (op.gradient, *op.wrt, *(op.grad_outputs or ()))))
             case _:
@@ -204,8 +213,11 @@ class World:
 
     def _forward(self, name: str, op: ForwardOp) -> Mapping[str, Array]:
         step = self.step
-        model, train = op.forward, step.meaning.is_training(name)
-        parameters, declared = self._parameters(name, model), step.meaning.spec.models[self._root(model)]
+        model, train = step.meaning.called(op.forward), step.meaning.is_training(name)
+        is_derived = op.forward in step.meaning.derived
+        found = self.weights(op.forward) if is_derived else self._parameters(name, model)
+        parameters = {key: array for (_, key), array in found.items()}
+        declared = step.meaning.spec.models[self._root(model)]
         if declared.parameter is not None:
             return {op.defines(name)[0]: parameters["value"]}
         given = self.operand(next(iter(op.inputs.items()))[1], name)
@@ -242,8 +254,32 @@ class World:
     def _root(self, model: str) -> str:
         return find_root(self.step.meaning.spec, model)
 
-    def _parameters(self, op: str, model: str) -> Mapping[str, Array]:
-        """Return the parameters of a model as an op sees them, shifted where they are targets."""
+    def weights(self, name: str) -> Mapping[Target, Array]:
+        """Return the weights of a derived model: those that it begins with, minus rates times gradients."""
+        if name not in self.adapted:
+            if self is self.base or self.touches(name):
+                self.adapted[name] = self._adapt(name, self.step.meaning.ops[name])
+            else:
+                self.adapted[name] = {key: self.numbers.lift(array) for key, array in self.base.weights(name).items()}
+        return self.adapted[name]
+
+    def _adapt(self, name: str, op: AdaptOp) -> Mapping[Target, Array]:
+        begin = self.weights(op.adapt) if op.adapt in self.step.meaning.derived else self._parameters(name, op.adapt)
+        if self is not self.base and op.order == 2 and self.touches(op.gradients):
+            slopes = self.step.differentiate_again(self, op.gradients)
+        else:
+            slopes = {key: self.numbers.lift(g[None]) for key, g in self.step.gradients(op.gradients).items()}
+        found = {}
+        for key, array in begin.items():
+            rates = [group.lr for group in op.groups if re.search(group.match, key[1])]
+            array = array - (rates[0] if rates else op.lr) * slopes[key] if key in slopes else array
+            for shift in self.shifts.get((name, ".".join(key)), ()):
+                array = array + shift
+            found[key] = array
+        return found
+
+    def _parameters(self, op: str, model: str) -> Mapping[Target, Array]:
+        """Return the parameters of a model as an op sees them, by holder, shifted where they are targets."""
         found = {}
         for holder in self.step.meaning.storages.holders(model):
             version = self.step.versions.seen(self.run_of(op), f"{holder}.params")
@@ -251,7 +287,7 @@ class World:
                 array = self.numbers.lift(value[None])
                 for shift in self.shifts.get((holder, name), ()):
                     array = array + shift
-                found[name] = array
+                found[holder, name] = array
         return found
 
 

@@ -12,6 +12,7 @@ from tests.properties.absent import add_gaps
 from tests.properties.combinations import combine
 from tests.properties.counted import count_losses
 from tests.properties.datasets import change_optimizers, name_datasets
+from tests.properties.derived import add_derived
 from tests.properties.epochs import end_with_epochs
 from tests.properties.folded import fold_values
 from tests.properties.followers import follow_rules
@@ -97,3 +98,9 @@ def add_library_parts(draft: Draft) -> None:
     """Add layers, calls and losses that came after all of these to one draft in twenty."""
     if draft.chance(0.05):
         add_library(draft)
+
+
+def add_later(draft: Draft) -> None:
+    """Add derived models to one draft in sixteen."""
+    if draft.chance(1 / 16):
+        add_derived(draft)

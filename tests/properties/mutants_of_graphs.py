@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from graphspec.declare.ops import AdaptOp
 from tests.properties import mutations as to
 from tests.properties.mutant import Mutant
 
@@ -249,5 +250,21 @@ MUTANTS_OF_GRAPHS = (
         change=to.give(()),
         killer="ties",
         case="shared-module",
+    ),
+    Mutant(
+        name="adapts-by-first-order",
+        says="No gradient runs back through the gradient of a derived model.",
+        place="lower.table:LOWERINGS",
+        change=to.change_row(AdaptOp, to.of_first_order),
+        killer="numbers",
+        case="adapted",
+    ),
+    Mutant(
+        name="adapts-newest",
+        says="A derived model begins with the newest weights.",
+        place="lower.table:LOWERINGS",
+        change=to.change_row(AdaptOp, to.without_version),
+        killer="numbers",
+        case="adapted-early",
     ),
 )

@@ -234,3 +234,21 @@ def drop_unused(found: frozenset[str], nodes: dict, demanded: Outputs, *argument
     """Leave out forwards that nobody uses, although they move statistics."""
     used = {use.value for name in found for use in nodes[name].uses} | set(demanded.demanded)
     return frozenset(name for name in found if nodes[name].is_write or used.intersection(nodes[name].defines))
+
+
+# ---------------------------------------------------------------- derived models
+
+
+def of_first_order(nodes: tuple[Any, ...], *arguments: object) -> tuple[Any, ...]:
+    """Return the nodes of a derived model, whose gradient is a constant."""
+    *others, adapt = nodes
+    uses = tuple(
+        replace(use, differentiable=use.differentiable and use.value != adapt.gradients.name) for use in adapt.uses
+    )
+    return *others, replace(adapt, uses=uses)
+
+
+def without_version(nodes: tuple[Any, ...], *arguments: object) -> tuple[Any, ...]:
+    """Return the nodes of a derived model, which reads what is there when it runs."""
+    *others, adapt = nodes
+    return *others, replace(adapt, reads=())

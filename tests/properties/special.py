@@ -75,6 +75,40 @@ def lazy() -> dict:
     return _document("lazy", {"a": _model(LINEAR)}, ops)
 
 
+def adapted() -> dict:
+    """Return two inner steps of a model, and an update of it by what the weights behind them give."""
+    ops = {
+        "out": {"forward": "a", "inputs": "x"},
+        "fit": {"loss": "mse", "inputs": ["out", "y"]},
+        "slopes": {"gradient": "fit", "wrt": "a"},
+        "fast": {"adapt": "a", "gradients": "slopes", "lr": 0.5},
+        "again": {"forward": "fast", "inputs": "x"},
+        "fit_again": {"loss": "mse", "inputs": ["again", "y"]},
+        "more": {"gradient": "fit_again", "wrt": "fast"},
+        "faster": {"adapt": "fast", "gradients": "more", "lr": 0.5},
+        "reply": {"forward": "faster", "inputs": "y"},
+        "miss": {"loss": "mse", "inputs": ["reply", "x"]},
+        "step": {"update": "a", "loss": "miss"},
+    }
+    return _document("adapted", {"a": _model(LINEAR)}, ops)
+
+
+def adapted_early() -> dict:
+    """Return a derived model that is called behind an update of the model whose weights it begins with."""
+    ops = {
+        "out": {"forward": "a", "inputs": "x"},
+        "fit": {"loss": "mse", "inputs": ["out", "y"]},
+        "step": {"update": "a", "loss": "fit"},
+        "slopes": {"gradient": "fit", "wrt": "a"},
+        "fast": {"adapt": "a", "gradients": "slopes", "lr": 0.5},
+        "reply": {"forward": "fast", "inputs": "y"},
+        "judged": {"forward": "b", "inputs": "reply"},
+        "miss": {"loss": "mse", "inputs": ["judged", "x"]},
+        "last": {"update": "b", "loss": "miss", "after": "step"},
+    }
+    return _document("adapted-early", {name: _model(LINEAR) for name in "ab"}, ops)
+
+
 def state() -> dict:
     """Return a state that is written as soon as a batch is there, and read later at what it was."""
     ops = {
@@ -342,6 +376,8 @@ SPECIAL: Mapping[str, dict] = {
     "penalized": penalized(),
     "sequences": sequences(),
     "windows": windows(),
+    "adapted": adapted(),
+    "adapted-early": adapted_early(),
     "state": state(),
     "sums-of-rows": sums_of_rows(),
     "unreached": unreached(),

@@ -9,7 +9,7 @@ from tests.properties.additions import add_more
 from tests.properties.averages import vary_averages
 from tests.properties.causality import is_circular
 from tests.properties.followers import add_followers
-from tests.properties.further import add_further, add_latest, add_library_parts, add_newest
+from tests.properties.further import add_further, add_later, add_latest, add_library_parts, add_newest
 from tests.properties.models import has_buffers, random_layers
 from tests.properties.optimizers import random_optimizer
 from tests.properties.updates import add_updates
@@ -182,6 +182,8 @@ class Draft:
             names, outputs = self._add(add_newest, names, outputs)
             names, outputs = self._add(add_library_parts, names, outputs)
             vary_averages(self)
+            self.random = Random(repr(self.ops))
+            names, outputs = self._add(add_later, names, outputs)
         shape = {"shape": ["batch", self.size]}
         document = {
             "graphspec": 1,

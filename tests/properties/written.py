@@ -16,6 +16,8 @@ INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"}
 PLAIN = {"call", "loss", "inputs", "args"}
 """Fields of an op that may become a part of another's expression."""
 ROOT = {*PLAIN, "outputs", "mode", "dataset", "every", "start", "until", "lazy"}
+TAKING = {"update", "adapt"}
+"""Kinds of ops that have a loss."""
 FIELDS = ("inputs", "loss", "gradient", "gradients", "wrt", "grad_outputs", "value", "after", "like", "every", "expr")
 """Fields in which names of values and ops stand."""
 
@@ -35,7 +37,7 @@ def write_shorter(document: Mapping) -> Mapping:
 def is_call(op: Mapping) -> bool:
     """Return whether an op is a call or a loss of the library."""
     kind = next((key for key in ("call", "loss") if key in op), "")
-    if not kind or not isinstance(op[kind], str) or ":" in op[kind] or "update" in op:
+    if not kind or not isinstance(op[kind], str) or ":" in op[kind] or not TAKING.isdisjoint(op):
         return False
     return _is_plain(op.get("inputs", [])) and all(map(_is_plain, (op.get("args") or {}).values()))
 
@@ -53,7 +55,7 @@ def find_uses(op: Mapping) -> Iterator[str]:
     """Yield the names in an op, each as often as it stands there."""
     for key in FIELDS:
         value = op.get(key)
-        if key != "expr" and not (key == "loss" and "update" not in op):
+        if key != "expr" and not (key == "loss" and TAKING.isdisjoint(op)):
             yield from (each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str))
             if isinstance(value, dict):
                 yield from (each for each in value.values() if isinstance(each, str))
@@ -72,9 +74,12 @@ class _Writer:
     def write(self) -> None:
         """Write the ops anew."""
         for name, op in [*self.ops.items()]:
-            key = "loss" if "update" in op else "gradient" if "gradient" in op else ""
-            is_able = key and self.returned is not None and isinstance(op.get(key), str) and self.fits(op[key])
-            if is_able and self.chosen.random() < 0.5:  # without `outputs` it would be returned
+            if "adapt" in op and self.chosen.random() < 0.5:
+                self.take_in(op)
+            key = "loss" if TAKING & op.keys() else "gradient" if "gradient" in op else ""
+            is_kept = name not in self.gone and self.returned is not None  # without `outputs` it would be returned
+            is_able = key and is_kept and isinstance(op.get(key), str) and self.fits(op[key])
+            if is_able and self.chosen.random() < 0.5:
                 loss, op[key] = op[key], self.spell(op[key])
                 self.gone.add(loss)
             elif name not in self.gone and is_call(op) and op.keys() <= ROOT and self.chosen.random() < 0.6:
@@ -82,6 +87,13 @@ class _Writer:
                 self.ops[name] = {"expr": text, **{key: op[key] for key in op if key not in (*PLAIN, "lazy")}}
         for name in self.gone:
             del self.ops[name]
+
+    def take_in(self, op: dict) -> None:
+        """Let a derived model take a gradient itself, which only it uses."""
+        made = self.ops[op["gradients"]]
+        if made.keys() == {"gradient", "wrt"} and self.uses[op["gradients"]] == 1:
+            self.gone.add(op.pop("gradients"))
+            op["loss"] = made["gradient"]
 
     def fits(self, name: object) -> bool:
         """Return whether an operand may be written where it is used."""
@@ -143,7 +155,7 @@ def _find_outputs(op: Mapping) -> Iterator[str]:
 
 def _rename(value: object, key: str, op: Mapping, names: re.Pattern[str]) -> object:
     """Return a field of an op that stays, with what has moved under its new name."""
-    if key not in FIELDS or (key == "loss" and "update" not in op):
+    if key not in FIELDS or (key == "loss" and TAKING.isdisjoint(op)):
         return value
     match value:
         case str():

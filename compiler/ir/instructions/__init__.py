@@ -13,6 +13,7 @@ from compiler.ir.instructions.accumulate import (
     RestoreAccumulator,
     TakeAccumulated,
 )
+from compiler.ir.instructions.adapt import Adapt
 from compiler.ir.instructions.average import Assign, Blend, Progress, Store
 from compiler.ir.instructions.base import TOGETHER, Commit, Effect, Emit, Frozen, InstructionBase, Overflow, Release
 from compiler.ir.instructions.evaluate import CONSTANT_CALLS, MASKS, Counted, Evaluate, Random, Schedule
@@ -27,6 +28,7 @@ Instruction: TypeAlias = (
     | Schedule
     | Gradient
     | Transform
+    | Adapt
     | CheckFinite
     | Accumulate
     | TakeAccumulated
@@ -50,6 +52,7 @@ __all__ = [
     "MASKS",
     "TOGETHER",
     "Accumulate",
+    "Adapt",
     "Apply",
     "ApplyPart",
     "Assign",

@@ -166,8 +166,8 @@ class InstructionBase(ABC):
         """Return whether it runs with a graph that its results carry on."""
 
     @property
-    def passed(self) -> tuple[Argument, ...]:
-        """Return the arguments of what it calls."""
+    def refs(self) -> tuple[Ref, ...]:
+        """Return the values through which a graph may enter, with whether it is cut off there."""
         return ()
 
     @property
@@ -313,9 +313,14 @@ def export_detached(arguments: Iterable[Argument]) -> list[Json]:
     return [each.name for each in operands if isinstance(each, Ref) and each.detach]
 
 
+def find_refs(operands: Iterable[Operand | None]) -> tuple[Ref, ...]:
+    """Return the values among operands."""
+    return tuple(each for each in operands if isinstance(each, Ref))
+
+
 def find_names(operands: Iterable[Operand]) -> tuple[str, ...]:
     """Return the names of the values among operands."""
-    return tuple(each.name for each in operands if isinstance(each, Ref))
+    return tuple(each.name for each in find_refs(operands))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

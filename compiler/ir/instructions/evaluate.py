@@ -12,6 +12,7 @@ from compiler.ir.instructions.base import (
     export_inputs,
     export_options,
     find_names,
+    find_refs,
     format_arguments,
     format_options,
 )
@@ -23,6 +24,7 @@ from compiler.ir.value import (
     Names,
     Object,
     Options,
+    Ref,
     Scheduled,
     Setting,
     Shape,
@@ -110,9 +112,9 @@ class Evaluate(InstructionBase):
         return self.graph and not self.constant
 
     @property
-    def passed(self) -> tuple[Argument, ...]:
-        """Return the arguments of the function."""
-        return self.arguments
+    def refs(self) -> tuple[Ref, ...]:
+        """Return the values among its arguments."""
+        return find_refs(each.operand for each in self.arguments)
 
     @property
     def settings(self) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ from compiler.ir.instructions.base import (
     InstructionBase,
     export_detached,
     export_inputs,
-    find_names,
+    find_refs,
     format_arguments,
     list_set,
 )
@@ -19,6 +19,7 @@ from compiler.ir.value import (
     Inputs,
     Names,
     Object,
+    Ref,
 )
 from graphspec.declare.precision import Compute
 
@@ -28,6 +29,8 @@ class Forward(InstructionBase):
     """Call a model; ``outputs`` are its results in order, ``taps`` are (value, layer path) of inner layers."""
 
     model: str
+    weights: Ref | None = None
+    """The weights that it runs with, a value; None: the parameters of the model."""
     arguments: tuple[Argument, ...]
     outputs: tuple[str, ...]
     named: bool = False
@@ -52,6 +55,7 @@ class Forward(InstructionBase):
 
     FIELDS: ClassVar[Fields] = {
         "model": str,
+        "weights": str | None,
         "inputs": Inputs,
         "outputs": Names,
         "train": bool,
@@ -70,8 +74,8 @@ class Forward(InstructionBase):
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Return the values among its arguments."""
-        return find_names(each.operand for each in self.arguments)
+        """Return the names of these values."""
+        return tuple(each.name for each in self.refs)
 
     @property
     def recorded(self) -> bool:
@@ -89,9 +93,9 @@ class Forward(InstructionBase):
         return self.model
 
     @property
-    def passed(self) -> tuple[Argument, ...]:
-        """Return the arguments of the model."""
-        return self.arguments
+    def refs(self) -> tuple[Ref, ...]:
+        """Return the weights, where they are a value, and the values among its arguments."""
+        return find_refs((self.weights, *(each.operand for each in self.arguments)))
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -108,7 +112,8 @@ class Forward(InstructionBase):
         """Return the call: ``fake = generator(z)``."""
         method = f".{self.method}" if self.method else ""
         results = (*self.outputs, *(value for value, _ in self.taps))
-        return f"{', '.join(results)} = {self.model}{method}({format_arguments(self.arguments)})"
+        callee = self.model if self.weights is None else self.weights.name
+        return f"{', '.join(results)} = {callee}{method}({format_arguments(self.arguments)})"
 
     @property
     def title(self) -> str:
@@ -135,6 +140,7 @@ class Forward(InstructionBase):
         """Return the call, and how it runs."""
         return {
             "model": self.model,
+            "weights": None if self.weights is None else self.weights.name,
             "inputs": export_inputs(self.arguments),
             "outputs": [*self.outputs, *(value for value, _ in self.taps)],
             "train": self.train,

@@ -57,6 +57,8 @@ class Gradient(InstructionBase):
     values: tuple[str, ...] = ()
     cells: frozenset[Cell] = frozenset()
     """Where the parameters of ``models`` live, frozen ones left out."""
+    weights: str | None = None
+    """The derived model for whose weights the gradient is taken, in place of the parameters of its model."""
     output: str | None = None
     value_outputs: tuple[str, ...] = ()
     grad_outputs: tuple[Operand, ...] = ()
@@ -88,7 +90,13 @@ class Gradient(InstructionBase):
     def derivative(self) -> Derivative:
         """Return what it differentiates; models that are entirely frozen for now are left out."""
         models = tuple(model for model in self.models if model not in self.fully_frozen)
-        return Derivative(loss=self.loss, models=models, cells=self.cells, values=self.values)
+        models = models if self.weights is None else ()
+        return Derivative(loss=self.loss, models=models, cells=self.cells, values=self.target_values)
+
+    @property
+    def target_values(self) -> tuple[str, ...]:
+        """Return what it is differentiated by that is a value: weights of a derived model first."""
+        return (*(() if self.weights is None else (self.weights,)), *self.values)
 
     @property
     def key(self) -> str:
@@ -104,7 +112,7 @@ class Gradient(InstructionBase):
     @property
     def operands(self) -> tuple[str, ...]:
         """Return the loss, the values that it is differentiated by, and what the gradient begins with."""
-        return (self.loss, *self.values, *find_names(self.grad_outputs))
+        return (self.loss, *self.target_values, *find_names(self.grad_outputs))
 
     @property
     def recorded(self) -> bool:
@@ -119,8 +127,12 @@ class Gradient(InstructionBase):
     @property
     def phrase(self) -> str:
         """Return what is differentiated by what."""
-        targets = ", ".join((*self.models, *self.values))
+        targets = ", ".join(self._targets)
         return f"{', '.join(self.defines)} = gradient of {self.loss} for {targets}"
+
+    @property
+    def _targets(self) -> tuple[str, ...]:
+        return (*(() if self.weights is not None else self.models), *self.target_values)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -136,7 +148,7 @@ class Gradient(InstructionBase):
         """Return what is differentiated by what, and how."""
         return {
             "loss": self.loss,
-            "targets": [*self.models, *self.values],
+            "targets": [*self._targets],
             "outputs": [*self.defines],
             "retain_graph": self.retain_graph,
             "create_graph": self.create_graph,

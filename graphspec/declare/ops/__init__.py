@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from graphspec.declare.ops.adapt import AdaptGroup, AdaptOp
 from graphspec.declare.ops.assign import AssignOp
 from graphspec.declare.ops.base import MODES, ModeName, OpBase, Reference, Role
 from graphspec.declare.ops.call import CallOp
@@ -32,6 +33,7 @@ Op: TypeAlias = (
     | CopyOp
     | MetricOp
     | AssignOp
+    | AdaptOp
 )
 
 KINDS: Mapping[str, type[OpBase]] = {
@@ -47,12 +49,15 @@ KINDS: Mapping[str, type[OpBase]] = {
     "loss": LossOp,
     "copy": CopyOp,
     "assign": AssignOp,
+    "adapt": AdaptOp,
 }
 """Every kind by the key that makes an op one of it."""
 
 __all__ = [
     "KINDS",
     "MODES",
+    "AdaptGroup",
+    "AdaptOp",
     "AssignOp",
     "CallOp",
     "ClipSpec",

@@ -18,9 +18,12 @@ ModeName: TypeAlias = Literal["train", "eval", "test", "infer"]
 ModeWord: TypeAlias = Literal["train", "eval", "test", "infer", "!train", "!eval", "!test", "!infer"]
 MODES: tuple[ModeName, ...] = ("train", "eval", "test", "infer")
 
-Role: TypeAlias = Literal["model", "source", "value", "loss", "gradients", "target", "state", "update", "op"]
-"""What a reference must name: a declared model; a model or the average of an `ema`; a value, an input or a state; the
-value of a loss or call; a gradient set; a model or a value; a state; an update; any op."""
+Role: TypeAlias = Literal[
+    "model", "source", "called", "adapted", "rate", "value", "loss", "gradients", "target", "state", "update", "op"
+]
+"""What a reference must name: a declared model; a model or the average of an `ema`; one of these or a derived model; a
+model or a derived one; a model that is a parameter; a value, an input or a state; the value of a loss or call; a
+gradient set; a model, a derived one or a value; a state; an update; any op."""
 
 Path: TypeAlias = tuple[str | int, ...]
 

@@ -52,7 +52,7 @@ class ForwardOp(OpBase):
     """Call a model on values; defines what it returns."""
 
     forward: str
-    """The model that is called."""
+    """The model that is called, or a derived one."""
     inputs: Inputs = Inputs()
     """What it is called with: one reference, a list, or a mapping from argument names."""
     outputs: Outputs | None = None
@@ -102,6 +102,6 @@ class ForwardOp(OpBase):
 
     def operands(self) -> Iterator[Reference]:
         """Yield the model and the inputs."""
-        yield Reference(path=("forward",), name=self.forward, role="source")
+        yield Reference(path=("forward",), name=self.forward, role="called")
         for key, name in self.inputs.references():
             yield Reference(path=("inputs", key), name=name, role="value")

@@ -19,7 +19,7 @@ class GradientOp(OpBase):
     gradient: str
     """The value that is differentiated."""
     wrt: Names
-    """Models and values it is differentiated with respect to."""
+    """Models, derived ones among them, and values it is differentiated with respect to."""
     grad_outputs: Names | None = None
     """A value the derivative is multiplied with, where the differentiated one is not a scalar."""
     unconnected: Literal["error", "skip", "zero"] = "error"

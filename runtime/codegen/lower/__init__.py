@@ -8,6 +8,7 @@ from typing import TypeAlias, TypeVar
 
 from compiler.ir.instructions import (
     Accumulate,
+    Adapt,
     Apply,
     Assign,
     Blend,
@@ -31,6 +32,7 @@ from compiler.ir.instructions import (
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.accumulate import lower_accumulate, lower_reset, lower_restore, lower_take
+from runtime.codegen.lower.adapt import lower_adapt
 from runtime.codegen.lower.evaluate import lower_evaluate, lower_random
 from runtime.codegen.lower.overflow import lower_check
 from runtime.codegen.lower.states import lower_store
@@ -91,6 +93,7 @@ LOWERINGS: Mapping[type[InstructionBase], LowerFn] = dict(
         _row(Schedule, _lower_schedule),
         _row(Gradient, lambda each, scope: scope.dialect.gradient(each, scope)),
         _row(Transform, lower_transform),
+        _row(Adapt, lower_adapt),
         _row(CheckFinite, lower_check),
         _row(Accumulate, lower_accumulate),
         _row(TakeAccumulated, lower_take),

@@ -20,7 +20,8 @@ def find_targets(instruction: Gradient, scope: EmitScope) -> ast.expr:
     values = [syntax.name(scope.names.value(value)) for value in instruction.values]
     if not instruction.models:
         return values[0] if len(values) == 1 else syntax.sequence(values)
-    models = syntax.name(scope.names.joint(instruction.models))
+    weights = instruction.weights
+    models = syntax.name(scope.names.joint(instruction.models) if weights is None else scope.names.value(weights))
     return syntax.listing([syntax.spread(models), *values]) if values else models
 
 

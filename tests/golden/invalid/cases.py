@@ -93,7 +93,7 @@ FIELDS = (
             "GS045 3:1": "remove it",
             "GS045 4:1": "remove it",
             "GS045 11:37": "remove it",
-            "GS045 13:5": "exactly one of the keys assign, call",
+            "GS045 13:5": "exactly one of the keys adapt, assign, call",
         },
     ),
     check(

@@ -9,6 +9,7 @@ from compiler.ir.instructions import Forward, Gradient
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import find_path, is_modal, is_recomputed
+from runtime.codegen.lower.adapt import find_weights
 from runtime.codegen.lower.forward import receive_results, tap_lines
 from runtime.codegen.scope import keywords, line_of, positional, with_notes
 from runtime.codegen.text import Line
@@ -30,7 +31,7 @@ def _lines_before(instruction: Forward, scope: EmitScope) -> Iterator[Line]:
         yield line_of(instruction, syntax.perform(key))
     instructions = scope.function.instructions
     for value, layer in instruction.taps:
-        takers = (each for each in instructions if isinstance(each, Gradient) and value in each.values)
+        takers = (each for each in instructions if isinstance(each, Gradient) and value in each.target_values)
         inside = (each for each in takers if id(instruction) in find_path(each, instructions, scope.program))
         tapes = dict.fromkeys(scope.tapes[id(each)] for each in inside)
         if tapes and value in instruction.begun:
@@ -43,11 +44,14 @@ def _call(instruction: Forward, scope: EmitScope) -> ast.expr:
     """Return the call of a model, or of its method; a user's model gets the arguments that its signature takes."""
     model, decl = syntax.name(scope.names.model(instruction.model)), scope.program.model(instruction.model)
     arguments, named = positional(instruction.arguments, scope), keywords(instruction.arguments, scope)
+    method = {"method": syntax.constant(instruction.method)} if instruction.method else {}
+    options = {"training": syntax.constant(instruction.train), **method, **named}
+    if instruction.weights is not None:
+        weights = find_weights(instruction.weights, scope)
+        return syntax.call("call_with", model, weights, *arguments, **options)
     if decl.kind != "class":
         mode = {"training": syntax.constant(instruction.train)} if is_modal(decl) else {}
         return _checkpointed(instruction, scope, model, *arguments, **{**named, **mode})
-    method = {"method": syntax.constant(instruction.method)} if instruction.method else {}
-    options = {"training": syntax.constant(instruction.train), **method, **named}
     return _checkpointed(instruction, scope, syntax.name("call_model"), model, *arguments, **options)
 
 

@@ -10,7 +10,7 @@ from itertools import takewhile
 from compiler.ir.instructions import Gradient, Instruction, Release
 from compiler.ir.program import Function
 from runtime.backends.tensorflow.codegen.floating import find_floating
-from runtime.backends.tensorflow.codegen.tapes import Tape, find_recorded, find_tapes
+from runtime.backends.tensorflow.codegen.tapes import Tape, find_differentiated_sets, find_recorded, find_tapes
 from runtime.backends.tensorflow.codegen.verdicts import conditioned
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope
@@ -124,9 +124,9 @@ class _Writer:
             later = self.function.instructions[tape.first :]
             made = {value for each in later for value in each.defines}
             for gradient in self._gradients(tape):
-                if gradient.models:
+                if gradient.models and gradient.weights is None:
                     yield self._watch(gradient, tape, self.scope.names.joint(gradient.models))
-                for value in gradient.values:
+                for value in gradient.target_values:
                     if value not in made:
                         yield self._watch(gradient, tape, self.scope.names.value(value))
 
@@ -146,8 +146,11 @@ class _Writer:
             for value in instruction.value_outputs:  # no tape around them may run through gradients
                 variable = self.scope.names.value(value)
                 yield line_of(instruction, syntax.assign(variable, self.scope.dialect.detach(syntax.name(variable))))
+            if instruction.output in find_differentiated_sets(self.function):
+                variable = self.scope.names.value(instruction.output or "")
+                yield line_of(instruction, syntax.assign(variable, syntax.call("detached", syntax.name(variable))))
         for tape in opened:
-            wanted = {value for gradient in self._gradients(tape) for value in gradient.values}
+            wanted = {value for gradient in self._gradients(tape) for value in gradient.target_values}
             for value in (each for each in instruction.defines if each in wanted):
                 line = self._watch(instruction, tape, self.scope.names.value(value))
                 yield replace(line, comment=WATCHED)
@@ -157,6 +160,6 @@ class _Writer:
         seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
         for at in tape.gradients:
             gradient = self.function.instructions[at]
-            if isinstance(gradient, Gradient) and (gradient.models, gradient.values) not in seen:
-                seen.add((gradient.models, gradient.values))
+            if isinstance(gradient, Gradient) and (gradient.models, gradient.target_values) not in seen:
+                seen.add((gradient.models, gradient.target_values))
                 yield gradient

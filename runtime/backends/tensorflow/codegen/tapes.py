@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
-from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.program import Function, Program
-from compiler.ir.value import Ref
-from runtime.codegen.flow import Flow, find_flow, find_holders, find_path
+from runtime.codegen.flow import Flow, carries, find_flow, find_holders, find_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +74,16 @@ def _find_crossing(tapes: Sequence[Tape]) -> tuple[int, int] | None:
     return None
 
 
+def find_differentiated_sets(function: Function) -> frozenset[str]:
+    """Return the gradient sets that weights are made of through which other gradients run."""
+    adapts = (each for each in function.instructions if isinstance(each, Adapt))
+    found = {each.gradients.name for each in adapts if not each.gradients.detach}
+    for each in reversed(function.instructions):
+        if isinstance(each, Transform) and each.output in found:
+            found.update(each.inputs)
+    return frozenset(found)
+
+
 def find_recorded(function: Function, program: Program) -> Flow:
     """Return the flow of a function whose tapes record everything while they are open.
 
@@ -94,19 +103,17 @@ def _carries(instruction: Instruction, targets: frozenset[str], carrying: set[st
     """Return whether the results of an instruction depend on what some tape watches."""
     match instruction:
         case Forward():
-            is_recorded = instruction.model in targets or _enters(instruction, carrying) or bool(instruction.begun)
+            is_watched = instruction.weights is None and instruction.model in targets
+            is_recorded = is_watched or carries(instruction, carrying) or bool(instruction.begun)
             return not instruction.stop and is_recorded
         case Evaluate():
-            return not instruction.constant and _enters(instruction, carrying)
+            return not instruction.constant and carries(instruction, carrying)
+        case Adapt():
+            is_watched = instruction.base is None and instruction.model in targets
+            return is_watched or carries(instruction, carrying)
         case Gradient():
             return True
         case Transform():
             return not carrying.isdisjoint(instruction.inputs)
         case _:
             return instruction.recorded
-
-
-def _enters(instruction: Forward | Evaluate, carrying: set[str]) -> bool:
-    """Return whether an argument depends on what some tape watches."""
-    operands = (argument.operand for argument in instruction.arguments)
-    return any(isinstance(each, Ref) and not each.detach and each.name in carrying for each in operands)

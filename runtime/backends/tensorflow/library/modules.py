@@ -159,6 +159,50 @@ def call_model(model: Any, /, *args: Any, training: bool, method: str | None = N
     return read_values(called(*args, **kwargs))
 
 
+def call_with(
+    model: Any, weights: Sequence[tf.Tensor], /, *args: Any, training: bool, method: str | None = None, **kwargs: Any
+) -> Any:
+    """Call a model, or a method of it, with weights in place of its own parameters, and with its own buffers.
+
+    Raises TypeError where none can be put in the place of a parameter.
+    """
+    given = {id(own): weight for own, weight in zip(parameters_of(model), weights, strict=True)}
+    held: list[Any] = [part for _, part in walk(model, "", set()) if isinstance(part, KerasVariable)]
+    pairs = [(variable, given.pop(id(variable.value))) for variable in held if id(variable.value) in given]
+    with put_in_place(model, given):
+        if not held:
+            return call_model(model, *args, training=training, method=method, **kwargs)
+        with tf.keras.StatelessScope(state_mapping=pairs) as scope:
+            result = call_model(model, *args, training=training, method=method, **kwargs)
+    for buffer in (variable for variable in held if not variable.trainable):
+        written = scope.get_current_value(buffer)
+        if written is not None:
+            buffer.assign(written)
+    return result
+
+
+@contextmanager
+def put_in_place(model: Any, weights: Mapping[int, tf.Tensor]) -> Iterator[None]:
+    """Put tensors in the place of the variables of a module, by their identities.
+
+    Raises TypeError where a variable is in a list or a dictionary, and for a method that keeps what it was traced with.
+    """
+    modules = (model, *model.submodules) if isinstance(model, tf.Module) and weights else ()
+    places = [(vars(each), name, part) for each in modules for name, part in vars(each).items() if id(part) in weights]
+    if weights.keys() - {id(part) for _, _, part in places}:
+        raise TypeError("a derived model needs every parameter of a module as an attribute of its own, not in a list")
+    for name, part in (each for module in modules for each in inspect.getmembers_static(type(module))):
+        if isinstance(part, tf.types.experimental.GenericFunction):
+            raise TypeError(f"a derived model cannot call {name!r}, which is a tf.function: leave out the decorator")
+    try:
+        for attributes, name, part in places:
+            attributes[name] = weights[id(part)]
+        yield
+    finally:
+        for attributes, name, part in places:
+            attributes[name] = part
+
+
 def checkpointed(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Return what a call gives without keeping its inner results: a gradient through it runs it again.
 

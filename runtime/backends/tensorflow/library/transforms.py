@@ -125,3 +125,14 @@ def pcgrad(sets: Sequence[GradientSet], order: tf.Tensor | None = None) -> tuple
     factors = tf.unstack(tf.reduce_sum(shares, 0), count)
     parts = [[each * share for each in one] for one, share in zip(sets, factors, strict=True)]
     return tuple(tf.add_n(list(each)) for each in zip(*parts, strict=True))
+
+
+def adapted(
+    weights: Sequence[Any], gradients: Sequence[Any], rate: float | tf.Tensor | Sequence[Any]
+) -> tuple[tf.Tensor, ...]:
+    """Return weights - rate * gradients, with one rate or one for each; without a gradient a weight stays as it is."""
+    rates: Sequence[Any] = rate if isinstance(rate, (list, tuple)) else [rate] * len(weights)
+    return tuple(
+        tf.identity(weight) if gradient is None else weight - typed(each, weight.dtype) * gradient
+        for weight, gradient, each in zip(weights, gradients, rates, strict=True)
+    )

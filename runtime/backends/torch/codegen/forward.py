@@ -9,6 +9,7 @@ from compiler.ir.instructions import Forward
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import is_recomputed
+from runtime.codegen.lower.adapt import find_weights
 from runtime.codegen.lower.forward import receive_results, tap_lines
 from runtime.codegen.resources import is_lowered
 from runtime.codegen.scope import keywords, line_of, positional, with_notes
@@ -54,10 +55,14 @@ def _call(instruction: Forward, scope: EmitScope) -> ast.expr:
     model = syntax.name(scope.names.model(instruction.model))
     arguments = positional(instruction.arguments, scope)
     named = keywords(instruction.arguments, scope)
+    method = {"method": syntax.constant(instruction.method)} if instruction.method else {}
+    if instruction.weights is not None:
+        path = "call_with" if instruction.snapshot == "none" else "snapshot_call_with"
+        weights = find_weights(instruction.weights, scope)
+        return syntax.call(path, model, weights, *arguments, **{**method, **named})
     if instruction.snapshot != "none":
         what = syntax.constant(instruction.snapshot)
-        extra = {"method": syntax.constant(instruction.method)} if instruction.method else {}
-        return syntax.call("snapshot_call", model, what, *arguments, **{**extra, **named})
+        return syntax.call("snapshot_call", model, what, *arguments, **{**method, **named})
     callee = model if instruction.method is None else syntax.attribute(model, instruction.method)
     if not instruction.checkpoint:
         return syntax.call(callee, *arguments, **named)

@@ -32,6 +32,7 @@ from runtime.codegen.dialect import EmitContext, EmitScope, Lowered
 from runtime.codegen.flow import find_differentiated, find_flow, find_mixed, find_modes, is_modal
 from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
 from runtime.codegen.lower import lower
+from runtime.codegen.lower.adapt import is_adapted
 from runtime.codegen.lower.evaluate import batch_size_lines, find_inlined
 from runtime.codegen.lower.overflow import find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
@@ -92,7 +93,9 @@ def _target_lines(instruction: Instruction, scope: EmitScope) -> Iterator[Line]:
     for value in instruction.defines:
         name = scope.names.value(value)
         if value in scope.flow.leaves:
-            yield line_of(instruction, as_leaf(name), comment=LEAF)
+            leaf = syntax.assign(name, syntax.call("as_leaves", syntax.name(name)))
+            statement = leaf if is_adapted(instruction) else as_leaf(name)
+            yield line_of(instruction, statement, comment=LEAF)
         elif value in scope.flow.siblings:
             alone = syntax.method(syntax.name(name), "view_as", syntax.name(name))
             yield line_of(instruction, syntax.assign(name, alone), comment=f"{LEAF} alone")

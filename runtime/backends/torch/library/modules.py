@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from runtime.backends.torch.library.kernels import write_statistics
+from runtime.backends.torch.library.kernels import TensorList, write_statistics
 from runtime.support.model_types import require_types
 
 
@@ -55,18 +55,47 @@ class Frozen:
             p.requires_grad = True
 
 
+def call_with(model: nn.Module, weights: TensorList, /, *args: Any, method: str = "forward", **kwargs: Any) -> Any:
+    """Call a model with weights in place of its own parameters, and with its own buffers."""
+    return torch.func.functional_call(MethodCall(model, method), name_weights(model, weights), args, kwargs)
+
+
+def name_weights(model: nn.Module, weights: TensorList) -> dict[str, torch.Tensor]:
+    """Return weights by the names of the parameters in whose place they are: those that are trained, in order."""
+    trained = (f"model.{name}" for name, parameter in model.named_parameters() if parameter.requires_grad)
+    return dict(zip(trained, weights, strict=True))
+
+
+def as_leaves(weights: TensorList) -> tuple[torch.Tensor, ...]:
+    """Return weights with which a graph begins."""
+    return tuple(weight.detach().requires_grad_() for weight in weights)
+
+
 def snapshot_call(model: nn.Module, what: str, /, *args: Any, method: str = "forward", **kwargs: Any) -> Any:
     """Call a model on clones of its ``buffers``, or of ``all`` its tensors, so that later writes need not wait.
 
     Gradients reach the weights themselves; what the call writes into buffers in training reaches those as well.
     """
-    clones = {f"model.{name}": buffer.clone() for name, buffer in model.named_buffers()}
-    if what == "all":
-        clones |= {f"model.{name}": parameter.clone() for name, parameter in model.named_parameters()}
-    result = torch.func.functional_call(MethodCall(model, method), clones, args, kwargs)
-    if model.training:
-        buffers = dict(model.named_buffers())
-        write_statistics(tuple(buffers.values()), [clones[f"model.{name}"] for name in buffers])
+    called = MethodCall(model, method)
+    weights = {name: parameter.clone() for name, parameter in called.named_parameters()} if what == "all" else {}
+    return call_on_clones(called, weights, args, kwargs)
+
+
+def snapshot_call_with(
+    model: nn.Module, weights: TensorList, /, *args: Any, method: str = "forward", **kwargs: Any
+) -> Any:
+    """Call a model with weights in place of its own parameters, and on clones of its buffers."""
+    return call_on_clones(MethodCall(model, method), name_weights(model, weights), args, kwargs)
+
+
+def call_on_clones(
+    called: MethodCall, weights: Mapping[str, torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Call a model with weights, and on clones of its buffers, which get what the call writes in training."""
+    clones = {name: buffer.clone() for name, buffer in called.named_buffers()}
+    result = torch.func.functional_call(called, {**clones, **weights}, tuple(args), dict(kwargs))
+    if called.model.training:
+        write_statistics(tuple(called.buffers()), list(clones.values()))
     return result
 
 

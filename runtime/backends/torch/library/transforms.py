@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 import torch
 
@@ -117,3 +118,17 @@ def pcgrad(sets: Sequence[TensorList], order: torch.Tensor | None = None) -> tup
     parts = [foreach_scale(each, share) for each, share in zip(sets, shares.sum(0).unbind(), strict=True)]
     *_, total = accumulate(parts, foreach_add)
     return total
+
+
+def adapted(
+    weights: TensorList, gradients: Sequence[torch.Tensor | None], rate: float | torch.Tensor | Sequence[Any]
+) -> tuple[torch.Tensor, ...]:
+    """Return weights - rate * gradients, with one rate or one for each; without a gradient a weight stays as it is.
+
+    The result shares no memory with the weights.
+    """
+    rates: Sequence[Any] = rate if isinstance(rate, (list, tuple)) else [rate] * len(weights)
+    return tuple(
+        weight.clone() if gradient is None else weight - each * gradient
+        for weight, gradient, each in zip(weights, gradients, rates, strict=True)
+    )

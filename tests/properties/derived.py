@@ -1,0 +1,52 @@
+"""Specs with derived models: inner steps in a row, of both orders, and a loss at the weights that they lead to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.properties.joining import find_called, join
+
+if TYPE_CHECKING:
+    from tests.properties.specs import Draft
+
+REFUSED = ("frozen", "swap", "recomputes", "on_overflow", "checkpoint")
+"""Words of a draft that has no place for them."""
+
+
+def add_derived(draft: Draft) -> None:
+    """Add one to three inner steps of a model, and what their weights give to the loss of an update of the model."""
+    found = find_called(draft)
+    written = repr((draft.models, draft.ops))
+    is_free = not {"micro_batches", "precision"} & draft.fields.keys() and not any(word in written for word in REFUSED)
+    if found is None or found[1] not in "abcde" or not is_free:
+        return
+    (update, model), random = found, draft.random
+    ops: dict[str, dict] = {}
+    weights = model
+    for number in range(random.choice([1, 1, 2, 3])):
+        stem = f"inner{number}"
+        stopped = {"stop": True} if draft.chance(0.15) else {}
+        way, order = f"{stem}_slopes", random.choice([1, 2])
+        ops[stem] = {"forward": weights, "inputs": random.choice(["x", "y"]), **_call_fields(draft)}
+        ops[f"{stem}_loss"] = {"loss": random.choice(["mse", "huber"]), "inputs": [stem, 0.1]}
+        ops[way] = {"gradient": f"{stem}_loss", "wrt": weights, **stopped}
+        if order == 1 and draft.chance(0.3):
+            ops[f"{stem}_way"] = {"transform": "normalize", "inputs": way}
+            way = f"{stem}_way"
+        groups = {"groups": [{"match": random.choice(["bias", "weight$"]), "lr": random.choice([0.0, -0.1])}]}
+        rates = {"lr": random.choice([0.3, 0.05, -0.1]), **(groups if draft.chance(0.3) else {})}
+        ops[f"fast{number}"] = {"adapt": weights, "gradients": way, **rates, **random.choice([{}, {"order": order}])}
+        if way.endswith("_way"):
+            ops[f"fast{number}"]["order"] = 1
+        weights = f"fast{number}"
+    ops["outer"] = {"forward": weights, "inputs": random.choice(draft.values.usable()), **_call_fields(draft)}
+    ops["outer_loss"] = {"loss": random.choice(["mse", "bce_with_logits"]), "inputs": ["outer", 0.25]}
+    writes = [name for name, op in draft.ops.items() if {"update", "ema", "copy"} & op.keys()]
+    if writes and draft.chance(0.2):
+        ops["fast0"]["after"] = [random.choice(writes)]
+    join(draft, update, ops, "outer_loss")
+
+
+def _call_fields(draft: Draft) -> dict:
+    """Return fields of a call: mostly none."""
+    return draft.random.choice([{}, {}, {}, {"train": False}, {"snapshot": True}])
