@@ -127,7 +127,7 @@ def adapted(
 
     The result shares no memory with the weights.
     """
-    rates: Sequence[Any] = rate if isinstance(rate, (list, tuple)) else [rate] * len(weights)
+    rates: Sequence[Any] = [rate] * len(weights) if isinstance(rate, (int, float, torch.Tensor)) else rate
     return tuple(
         weight.clone() if gradient is None else weight - each * gradient
         for weight, gradient, each in zip(weights, gradients, rates, strict=True)
