@@ -20,7 +20,8 @@ from graphspec.diagnostics import escape
 def explain_op(plan: CompiledStep, op: str) -> str:
     """Return everything that was decided about an op, by the functions in which it runs."""
     place = place_in(plan.spec.span("ops", op, key=True))
-    text = [f"{op}: {plan.spec.ops[op].kind}" + (f" ({place})" if place else "")]
+    declared = plan.spec.ops[op]
+    text = [", ".join((f"{op}: {declared.kind}", *map(str, declared.within))) + (f" ({place})" if place else "")]
     explained: dict[tuple[str, ...], list[str]] = {}
     numbers: dict[str, list[int]] = {}
     for function, graph in plan.graphs.items():

@@ -151,7 +151,7 @@ class Plan(CompiledStep):
             return whole[op]
         inside = dict.fromkeys(whole[name] for name in ops if name.startswith(f"{op}."))
         if inside:
-            raise KeyError(f"'{op}' uses a block: explain one of its ops, {', '.join(inside)}")
+            raise KeyError(f"'{op}' becomes several ops: explain one of them, {', '.join(inside)}")
         spec = self.spec
         for what, names in {"an input": spec.inputs, "a state": spec.state, "a model": spec.models}.items():
             if op in names:

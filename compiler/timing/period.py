@@ -9,6 +9,7 @@ from compiler.lower.verdict import find_holdable
 from graphspec.analysis.datasets import find_all_places, find_datasets
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MODES, CopyOp, EmaOp, Op, UpdateOp
+from graphspec.declare.parts import find_gate
 
 NONE: frozenset[str] = frozenset()
 
@@ -53,7 +54,7 @@ def find_firing_period(
         return None
     if [mode for mode in MODES if op.runs_in(mode)] != ["train"]:
         return None
-    if op.start is not None and op.start.unit != "steps":
+    if (op.start is not None and op.start.unit != "steps") or find_gate(op.within) is not None:
         return None
     # An op counts all steps, or those of its `every:` update and of its source.
     source, within = find_source(op), within | {name}

@@ -43,13 +43,15 @@ def combine(placements: Collection[Placement]) -> Placement:
 
 ADDITIVE = frozenset({"add", "sub"})
 SCALING = frozenset({"mul", "div", "neg"})
-LINEAR = frozenset({"neg", "mean", "sum", "reshape", "permute", "slice", "split", "subscript", "stop", "gather"})
+LINEAR = frozenset(
+    {"neg", "mean", "sum", "reshape", "permute", "slice", "split", "subscript", "stop", "gather", "either"}
+)
 """Calls of one value that are the same for a sum as for its terms."""
 COUPLING = frozenset({"max", "min", "norm", "logsumexp"})
 """Reductions whose result for the batch is neither the mean nor the sum of the results of its parts."""
-ALONG = COUPLING | {"softmax", "normalize", "argmax", "concat", "stack", "split", "slice", "gather"}
+ALONG = COUPLING | {"softmax", "normalize", "argmax", "concat", "stack", "split", "split_rows", "slice", "gather"}
 """Calls that couple the samples when they run along the batch axis."""
-DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "softmax": -1, "normalize": -1}
+DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "split_rows": 0, "softmax": -1, "normalize": -1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,10 @@ OF_TWO = {"max": "maximum", "min": "minimum"}
 """What Python calls the same for the elements of one value and for two values."""
 
 
+COUNTED = {"split": "sections", "split_rows": "count"}
+"""Calls with several results, and the option that says how many."""
+
+
 def check_functions(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check every use of a function of the library; a user's functions are not known here."""
     for name, op in scope.sound_ops():
@@ -120,7 +124,8 @@ def check_outputs(scope: RuleContext) -> Iterator[Diagnostic]:
                     continue
                 expected = min(1, found)
             case CallOp() if op.call.is_builtin:
-                sections = op.args.get("sections") if op.call.name("torch") == "split" else 1
+                option = COUNTED.get(op.call.name("torch"))
+                sections = 1 if option is None else op.args.get(option)
                 expected = len(sections) if isinstance(sections, list) else sections
                 if isinstance(expected, bool) or not isinstance(expected, int):
                     continue  # not a number of parts: reported as an option

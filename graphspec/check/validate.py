@@ -19,6 +19,7 @@ from graphspec.check.names import (
 )
 from graphspec.check.options import check_layers, check_optimizer_options, check_optimizers
 from graphspec.check.timing import (
+    check_batches,
     check_datasets,
     check_evaluation,
     check_images,
@@ -51,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     check_sets,
     check_coverage,
     check_repeats,
+    check_batches,
     check_windows,
     check_modes,
     check_datasets,

@@ -12,7 +12,7 @@ from runtime.codegen.resources import find_functions, find_instructions
 
 MODAL_LAYERS = frozenset({"batch_norm", "dropout"})
 """Built-in layers that behave differently in training and evaluation."""
-VIEWS = frozenset({"permute", "reshape", "slice", "split", "subscript"})
+VIEWS = frozenset({"either", "permute", "reshape", "slice", "split", "split_rows", "subscript"})
 """Calls that may share the memory of their operand."""
 DRAWING_LAYERS = frozenset({"dropout"})
 """Built-in layers that draw random numbers."""

@@ -161,7 +161,7 @@ def test_a_name_that_is_no_op_of_its_own_is_explained_by_those_that_are():
     plan = compile_step(load(CENTERED))
     assert plan.explain("a.far.1") == plan.explain("a.far")
     for name, words in {
-        "a": "'a' uses a block: explain one of its ops, a.out, a.far",
+        "a": "'a' becomes several ops: explain one of them, a.out, a.far",
         "center": "'center' is a state of centered, and no op; the ops that name it: a.far, moved, move",
     }.items():
         with pytest.raises(KeyError) as caught:

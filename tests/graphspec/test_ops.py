@@ -175,10 +175,7 @@ def test_a_malformed_op_is_reported_where_it_is_malformed(small, find, line, cod
 @pytest.mark.parametrize(
     "line",
     [
-        "a: {«repeat»: 3, ops: {}}",
         "a: {«adapt»: net, loss: err, lr: 0.1}",
-        "a: {«choose»: []}",
-        "a: {«sometimes»: 0.5}",
         "a: {call: «all_gather», inputs: x}",
         "a: {ema: net, «decay»: {kind: power}}",
         "a: {ema: net, decay: 0.9, «init»: zeros}",

@@ -21,7 +21,7 @@ from runtime.backends.torch.library import functions, layers, losses, metrics, t
 
 ARITHMETIC = {"add", "sub", "mul", "div", "matmul", "neg", "pow"}
 COMPARISONS = {"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"}
-OPERATORS = {*ARITHMETIC, *COMPARISONS, "logical_and", "logical_or", "logical_not", "subscript", "stop"}
+OPERATORS = {*ARITHMETIC, *COMPARISONS, "logical_and", "logical_or", "logical_not", "subscript", "stop", "either"}
 KNOWN = {"loss": set(LOSSES), "call": set(CALLS) - OPERATORS, "metric": set(METRICS)}
 NAMES = {"F": functional, "nn": nn, "torch": torch}
 for module in (functions, layers, losses, metrics):
@@ -207,6 +207,14 @@ def test_calls_give_what_the_language_says(name, operands, options, expected):
 def test_split_gives_its_parts():
     first, second = call("call", "split", X, sections=2)
     assert torch.equal(torch.cat((first, second), dim=1), X)
+
+
+def test_rows_are_cut_into_parts_of_which_the_first_are_larger():
+    rows = torch.arange(7.0)[:, None]
+    parts = call("call", "split_rows", rows, count=3)
+    assert [each.flatten().tolist() for each in parts] == [[0, 1, 2], [3, 4], [5, 6]]
+    with pytest.raises(ValueError, match="7 rows cannot be cut into 8 parts"):
+        call("call", "split_rows", rows, count=8)
 
 
 def test_losses_pass_reduction_and_options_on():
