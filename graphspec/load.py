@@ -17,6 +17,7 @@ from graphspec.expand.bindings import bind_uses
 from graphspec.expand.copies import copy_blocks
 from graphspec.expand.formulas import expand_formulas, fold_numbers
 from graphspec.expand.includes import include_files
+from graphspec.expand.phases import apply_phases
 from graphspec.limits import Limits
 from graphspec.read.interpolation import interpolate
 from graphspec.read.overrides import override
@@ -58,7 +59,7 @@ def load(
 
 def read_spec(document: Document, limits: Limits = STANDARD) -> GraphSpec:
     """Return the checked spec that a document declares; raise SpecError with every problem of it."""
-    expansion = copy_blocks(expand_formulas(document), limits=limits)
+    expansion = copy_blocks(expand_formulas(apply_phases(document)), limits=limits)
     document = fold_numbers(bind_uses(replace(expansion, document=interpolate(expansion.document))))
     spec, diagnostics = check_document(document)
     if spec is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, final
 from compiler import Plan
 from compiler.ir.instructions import Blend, ResolveOverflow
 from compiler.plan.page.svg import draw_cell
-from graphspec.analysis.datasets import find_declared
+from graphspec.analysis.datasets import find_declared, join_batches
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp
 from graphspec.diagnostics import Diagnostic, SpecError
@@ -178,11 +178,15 @@ class Step:
         return reporter.report(mode, engine.steps(mode), frozenset(engine.fired(mode)), dataset)
 
     def __call__(
-        self, batch: Mapping[str, object], mode: str = "train", dataset: str | None = None
+        self,
+        batch: Mapping[str, object] | list[Mapping[str, object]],
+        mode: str = "train",
+        dataset: str | None = None,
     ) -> dict[str, object]:
         """Take one step of a mode; return the outputs of the step as tensors on its device, by name.
 
-        ``batch`` holds an array or tensor for every input of the mode, of the declared shape. ``dataset`` is the data
+        ``batch`` holds an array or tensor for every input of the mode, of the declared shape; it is a list of batches,
+        in their order, where a step takes several (`repeat` with `batch: next`). ``dataset`` is the data
         set of the batch, where the spec has several. An output of an op that did not fire in this step is left out.
 
         Raises StepError: GS209 a batch that does not fit, GS210 a user's code raised, GS211 an operation failed, GS219
@@ -195,7 +199,7 @@ class Step:
         (4, 1, 8, 8)
         """
         intake = self._intakes.get((mode, dataset)) or self._find_intake(mode, dataset)
-        ready = self._admit(batch, intake)
+        ready = self._admit(join_batches(batch, self.spec) if isinstance(batch, list) else batch, intake)
         try:
             outputs = self._run(ready, mode, intake.dataset)
         except StepError as error:

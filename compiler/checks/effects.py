@@ -38,8 +38,9 @@ def check_no_effect(graph: ModeGraph) -> Iterator[Diagnostic]:
             if other not in graph.nodes or not graph.nodes[other].writes:
                 continue
             span = graph.spec.span("ops", name, "after", index) or span_of(graph.spec, name)
-            if span is not None and span.via:
-                continue  # a block is written once: what one of its ops does not need, another may
+            is_held = node.within or graph.nodes[other].within
+            if is_held or (span is not None and span.via):
+                continue  # a block is written once: what one of its ops does not need, or write, another may
             if not _reads_downstream(graph, name, other, consumers) and not _changes_versions(graph, name, other):
                 yield Diagnostic(
                     code="W-NO-EFFECT",

@@ -19,7 +19,7 @@ from compiler.ir.mode_graph import ModeGraph
 from compiler.types.calls import BATCH
 from compiler.types.values import Values, find_rows, find_whole
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import RandomOp, UpdateOp
+from graphspec.declare.ops import CallOp, RandomOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
 
@@ -35,15 +35,24 @@ def check_batch(graph: ModeGraph) -> Iterator[Diagnostic]:
             help="declare it, as in `x: {shape: [batch, 4]}`, or remove `micro_batches`",
         )
     for name, op in spec.ops.items():
-        if not (isinstance(op, RandomOp) and op.random == "permutation" and name in graph.nodes):
+        if name not in graph.nodes:
             continue
-        if op.like is not None or BATCH in (op.shape or ()):  # what it is like may have the batch's length
+        # What a permutation is like may have the batch's length.
+        if isinstance(op, RandomOp) and op.random == "permutation" and (op.like or BATCH in (op.shape or ())):
             yield Diagnostic(
                 code="E-MICRO",
                 message=f"'{name}' permutes the whole batch, but a micro-batch has only some of its rows",
                 span=span_of(spec, name),
                 label="its numbers are positions in the whole batch",
                 help="mix samples where batches are made and pass the result as an input, or remove `micro_batches`",
+            )
+        if isinstance(op, CallOp) and op.call.name("torch") == "split_rows":
+            yield Diagnostic(
+                code="E-MICRO",
+                message=f"'{name}' cuts the rows of the whole batch, but a micro-batch has only some of them",
+                span=span_of(spec, name),
+                label="its parts would be others than those of the batch",
+                help="write `batch: reuse` or `batch: next` where a part repeats, or remove `micro_batches`",
             )
 
 

@@ -248,6 +248,12 @@ class Gate:
     first: int | None = None
     last: int | None = None
     counted: tuple[str, ...] = ()
+    draw: str = ""
+    """What it is an alternative of, where it is one: it is open in steps whose number, drawn for it from 0 to 1, is"""
+    low: float = 0.0
+    """at least this,"""
+    high: float = 1.0
+    """and less than this."""
 
     @property
     def is_counted(self) -> bool:

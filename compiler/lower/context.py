@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from compiler.facts.models import ModelFacts
 from compiler.ir.cell import Cell, state_of
 from compiler.ir.diagnose import place_in
-from compiler.ir.instructions import Counted, Instruction
+from compiler.ir.instructions import Counted, Instruction, InstructionBase
 from compiler.ir.program import Mode
 from compiler.ir.value import Argument, Constant, FunctionRef, Operand, Plain, Read, Ref, Scheduled, Setting, Use
 from compiler.timing.units import Pace
@@ -143,3 +144,11 @@ def read_states(node: Instruction, states: Collection[str]) -> Instruction:
         return node
     uses = tuple(replace(use, differentiable=False) if use.value in states else use for use in node.uses)
     return replace(node, uses=uses, reads=(*node.reads, *(Read(cell=state_of(name)) for name in used)))
+
+
+Spared = TypeVar("Spared", bound=InstructionBase)
+
+
+def make_optional(node: Spared, values: Collection[str]) -> Spared:
+    """Return a node that omits some values in steps in which they are absent."""
+    return replace(node, uses=tuple(replace(use, optional=use.value in values) for use in node.uses))

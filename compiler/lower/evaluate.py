@@ -11,7 +11,7 @@ from compiler.facts.models import ModelFacts
 from compiler.ir.cell import buffers_of
 from compiler.ir.instructions import CONSTANT_CALLS, Evaluate, Forward, Random, Schedule, Transform
 from compiler.ir.value import Read, Ref, Setting, Use, Write
-from compiler.lower.context import LoweringContext, lower_inputs, uses_of
+from compiler.lower.context import LoweringContext, lower_inputs, make_optional, uses_of
 from compiler.lower.transform import transform_node
 from compiler.timing.resolve import find_reset
 from graphspec.analysis.derived import find_derived
@@ -20,7 +20,7 @@ from graphspec.declare.inputs import Inputs
 from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, ScheduleOp
 
 
-def lower_call(name: str, op: CallOp, context: LoweringContext) -> tuple[Evaluate | Transform]:
+def lower_call(name: str, op: CallOp, context: LoweringContext) -> tuple[Evaluate | Transform, ...]:
     """Return the one node of a call; on gradient sets it is a transform, whose factors are the call's numbers."""
     function = op.call.name(context.backend)
     if context.value(name).models:
@@ -54,10 +54,19 @@ def lower_call(name: str, op: CallOp, context: LoweringContext) -> tuple[Evaluat
         differentiable,
         op.expr,
     )
-    if function != "add":
-        return (node,)
-    # a sum omits lazy terms in the steps in which they are absent
-    return (replace(node, uses=tuple(replace(use, optional=context.value(use.value).optional) for use in node.uses)),)
+    if function == "split_rows" and not context.value(node.uses[0].value).has_rows:
+        # every iteration reads all of what has no rows; the node of the op itself gives the last
+        whole = replace(node, function=replace(node.function, name="either"), options={})
+        ids = (*node.outputs[:-1], name)
+        return tuple(replace(whole, id=each, outputs=(made,)) for each, made in zip(ids, node.outputs, strict=True))
+    if function == "add":  # a sum omits lazy terms in the steps in which they are absent
+        return (make_optional(node, {use.value for use in node.uses if context.value(use.value).optional}),)
+    if function in ("stack", "either"):  # an output omits the parts that do not run
+        mine = op.within
+        parts = {use.value: context.value(use.value).within for use in node.uses}
+        apart = {name for name, each in parts.items() if any(part.is_gated and part not in mine for part in each)}
+        return (make_optional(node, apart),)
+    return (node,)
 
 
 def lower_loss(name: str, op: LossOp, context: LoweringContext) -> tuple[Evaluate, ...]:

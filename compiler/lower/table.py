@@ -31,6 +31,7 @@ from graphspec.declare.ops import (
     TransformOp,
     UpdateOp,
 )
+from graphspec.declare.parts import find_gate
 
 Kind = TypeVar("Kind", bound=OpBase)
 OpLowering: TypeAlias = Callable[[str, OpBase, LoweringContext], tuple[Instruction, ...]]
@@ -42,6 +43,12 @@ def lower_op(name: str, op: Op, context: LoweringContext) -> tuple[Instruction, 
     nodes = LOWERINGS[type(op)](name, op, context)
     if gated_by:
         nodes = tuple(replace(node, gated_by=gated_by) if node.is_write else node for node in nodes)
+    if op.within:
+        # A write has a gate of its own, which opens with that of its part: what follows it asks when it fires.
+        part, is_timed = find_gate(op.within), op.every is not None or op.start is not None or op.until is not None
+        is_own = part is None or is_timed or any(node.is_write for node in nodes)
+        gate = "" if is_own or part is None else part.name
+        nodes = tuple(replace(node, within=op.within, gate=node.gate or gate) for node in nodes)
     return tuple(read_states(node, context.spec.state) for node in nodes)
 
 

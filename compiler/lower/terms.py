@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from compiler.batch.losses import find_addends
 from compiler.batch.making import evaluate
-from compiler.ir.instructions import Evaluate, Instruction, InstructionBase, Transform
+from compiler.ir.instructions import Evaluate, Instruction, Transform
 from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Use
-from compiler.lower.context import LoweringContext, lower_operand, uses_of
+from compiler.lower.context import LoweringContext, lower_operand, make_optional, uses_of
 from compiler.lower.evaluate import count_of, lower_call, sum_of
 from compiler.lower.transform import Missing, gradient_node, transform_node
 from compiler.types.calls import ADDITIVE, find_linear, is_linear
@@ -168,14 +168,6 @@ def lower_gradient_of(
         term=share.term,
     )
     return (*share.nodes, make_optional(node, (share.loss,)) if share.is_lazy else node)
-
-
-Spared = TypeVar("Spared", bound=InstructionBase)
-
-
-def make_optional(node: Spared, values: Collection[str]) -> Spared:
-    """Return a node that omits some values in steps in which they are absent."""
-    return replace(node, uses=tuple(replace(use, optional=use.value in values) for use in node.uses))
 
 
 def find_seeds(op: GradientOp) -> tuple[Operand, ...]:

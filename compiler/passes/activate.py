@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Instruction
 from compiler.ir.program import Gate, Mode, back_of, drop_of, window_of
-from compiler.passes.order import find_producers, find_writers
+from compiler.passes.order import find_producers, find_sources, find_writers
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
 from graphspec.analysis.scope import find_expression
@@ -20,6 +20,7 @@ from graphspec.declare.durations import Duration, Unit
 from graphspec.declare.formulas import LOSS
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp, LossOp, MetricOp, UpdateOp
+from graphspec.declare.parts import Part, find_gate
 from graphspec.diagnostics import Diagnostic
 
 
@@ -40,7 +41,7 @@ def find_gates(
     spec: GraphSpec, nodes: Mapping[str, Instruction], restricted: Restricted = EVERYWHERE
 ) -> tuple[Gate, ...]:
     """Return the gate of every op of a mode that does not simply fire in each of its steps."""
-    gates: dict[str, Gate] = {}
+    gates = {part.name: _gate_part(part, outer) for node in nodes.values() for part, outer in _find_parts(node.within)}
     present = frozenset(node.admission for node in nodes.values())
     ops = [node for node in nodes.values() if node.id == node.op]
     while True:  # a gate may make the gate of what follows it
@@ -73,6 +74,7 @@ def find_live_gates(
     by_op = {gate.op: gate for gate in gates}
     firing = find_firing(nodes, Outputs(values=(), demanded=demanded), by_op, frozenset(by_op))
     live = {nodes[name].admission for name in firing}
+    live |= {part.name for name in firing for part in nodes[name].within}
     return tuple(gate for gate in gates if gate.op in live)
 
 
@@ -194,10 +196,11 @@ def _gate(
     if isinstance(op.every, str):
         groups.append((op.every,))
     if node.follows:
-        others = (other for other in nodes.values() if other.is_write and not other.comes_back_from(node))
-        writers = (other for other in others if any(write.cell in node.follows for write in other.writes))
-        groups.append(tuple(dict.fromkeys(other.admission for other in writers if other.id != node.id)))
-    follows = tuple(groups)
+        writers = find_writers(nodes.values())
+        sources = (nodes[name] for _, name in find_sources(node, nodes, writers))
+        groups.append(tuple(dict.fromkeys(each.admission for each in sources if each.is_write)))
+    part = find_gate(node.within)
+    follows = (*groups, *([] if part is None else [(part.name,)]))
     every = op.every if isinstance(op.every, int) else 1
     is_free = all(not ungated.isdisjoint(group) for group in follows) and not (datasets and node.is_write)
     # whether it has fired matters elsewhere: from then on an average stands in for its model, or keeps another share
@@ -209,6 +212,20 @@ def _gate(
         gate = replace(gate, first=first, last=last, counted=groups[-1] if node.follows else (node.op,))
     is_counted = bool(follows) or (bool(datasets) and every > 1)
     return replace(gate, clock="writes", follows=follows) if is_counted else gate
+
+
+def _find_parts(within: Sequence[Part]) -> Iterator[tuple[Part, Part | None]]:
+    """Yield the parts without which there are steps, each with the one around it."""
+    gated = [part for part in within if part.is_gated]
+    yield from zip(gated, (None, *gated), strict=False)
+
+
+def _gate_part(part: Part, outer: Part | None) -> Gate:
+    """Return the gate of an iteration or alternative."""
+    gate = Gate(op=part.name, start=part.start, until=part.until)
+    if part.low is not None and part.high is not None:
+        gate = replace(gate, draw=part.of, low=part.low, high=part.high)
+    return gate if outer is None else replace(gate, clock="writes", follows=((outer.name,),))
 
 
 def _count(duration: Duration | None, unit: Unit) -> int | None:
@@ -225,7 +242,7 @@ def find_holdable(nodes: Mapping[str, Instruction]) -> frozenset[str]:
         before = len(held)
         followers: list[Instruction] = []
         for node in (node for node in nodes.values() if node.is_write):
-            sources = (nodes[name] for cell in node.follows for name in writers.get(cell, ()) if name != node.id)
+            sources = (nodes[name] for _, name in find_sources(node, nodes, writers))
             if node.gated_by in held or any(source.is_write and source.op in held for source in sources):
                 followers.append(node)
         held |= {name for node in followers for name in (node.op, node.admission)}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from compiler.ir.instructions import TOGETHER, CheckFinite, Commit, Instruction, Transform
 from compiler.ir.program import window_of
 from compiler.ir.step_graph import StepGraph
-from compiler.passes.order import find_producers
+from compiler.passes.order import find_producers, find_sources
 from compiler.passes.schedule import is_update
 
 ALWAYS: Commit = ()
@@ -107,13 +107,8 @@ class _Finder:
 
     def _find_sources(self, node: Instruction) -> tuple[str, ...]:
         """Return the writers of what an average or copy reads, except the statistics of forwards."""
-        writers = (writer for cell in sorted(node.follows, key=str) for writer in self.graph.writers.get(cell, ()))
-        return tuple(dict.fromkeys(each for each in writers if each != node.id and self._precedes(each, node)))
-
-    def _precedes(self, writer: str, node: Instruction) -> bool:
-        """Return whether a write is no statistics of a forward, and not made of what follows it."""
-        other = self.graph.nodes[writer]
-        return other.is_write and not other.comes_back_from(node)
+        found = find_sources(node, self.graph.nodes, self.graph.writers)
+        return tuple(dict.fromkeys(writer for _, writer in found if self.graph.nodes[writer].is_write))
 
 
 def both(one: Commit, other: Commit) -> Commit:

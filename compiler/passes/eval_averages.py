@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain, combinations
+from math import prod
 
-from compiler.ir.program import Mode
+from compiler.ir.program import Gate, Mode
+from compiler.timing.gates import find_draws
 from graphspec.analysis.modes import find_reaches
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp, ForwardOp
@@ -50,9 +52,23 @@ def check_number(spec: GraphSpec, mode: Mode, patterns: Sized, averages: Sequenc
             f"mode '{mode}' would need {total:,} functions, at most {MOST_FUNCTIONS} are made: there are "
             f"{len(patterns):,} sets of ops that fire together{used}"
         )
-        help = "give fewer ops their own clocks; evaluate averages with separate forwards, without `use`"
+        help = "give fewer ops their own clocks or choices; evaluate averages with separate forwards, without `use`"
         span = spec.span("ops", averages[0].op, "use") if averages else spec.span("ops", key=True)
         yield Diagnostic(code="GS061", message=message, span=span, help=help)
+
+
+def check_draws(spec: GraphSpec, gates: Sequence[Gate]) -> Iterator[Diagnostic]:
+    """Yield GS061 where what is drawn alone would need too many functions: one for every combination."""
+    draws = find_draws(gates)
+    total = prod(map(len, draws.values()))
+    if total > MOST_FUNCTIONS:
+        chosen = " times ".join(f"{len(numbers)} of '{name}'" for name, numbers in draws.items())
+        yield Diagnostic(
+            code="GS061",
+            message=f"{len(draws)} choices would need {total:,} functions, of {MOST_FUNCTIONS} at most: {chosen}",
+            span=spec.span("ops", next(iter(draws)), key=True),
+            help="let one `choose` list the combinations that you need, or select values with `where` and a random op",
+        )
 
 
 def find_uses(averages: Sequence[EvalAverage]) -> tuple[tuple[EvalAverage, ...], ...]:

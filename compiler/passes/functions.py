@@ -16,7 +16,7 @@ from compiler.passes.activate import Outputs, find_absent_problems, find_firing
 from compiler.passes.assemble import assemble
 from compiler.passes.datasets import DatasetActivity, check_numbers
 from compiler.passes.document import Context, Document, lower_mode
-from compiler.passes.eval_averages import check_number, find_eval_averages, find_uses, map_models
+from compiler.passes.eval_averages import check_draws, check_number, find_eval_averages, find_uses, map_models
 from compiler.passes.freeze import find_freeze_gates, find_frozen
 from compiler.passes.pipeline import ANALYSES, CHECKS, SCHEDULING, Hook, run_passes
 from compiler.passes.presence import find_absent, find_idle_writes
@@ -90,8 +90,12 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
 def _find_patterns(activity: DatasetActivity, context: Context) -> tuple[tuple[str, frozenset[str]], ...]:
     """Return every pattern of gates with a data set that it is met on.
 
-    Just that of all gates open where they never repeat in a reasonable time.
+    Just that of all gates open where they never repeat in a reasonable time, or too much is drawn.
     """
+    drawn = tuple(check_draws(context.spec, activity.gates))
+    context.sink.report(drawn)
+    if drawn:
+        return tuple((dataset, frozenset(gate.op for gate in activity.gates)) for dataset in activity.outputs)
     try:
         if activity.are_named:
             return enumerate_datasets(activity.gates, activity.always, activity.undecided)

@@ -16,6 +16,7 @@ from compiler.ir.program import back_of
 from compiler.ir.step_graph import Edge, Hazard
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import GradientOp
+from graphspec.declare.parts import comes_later
 from graphspec.diagnostics import Diagnostic
 
 
@@ -26,7 +27,7 @@ def find_ordering(spec: GraphSpec, nodes: Mapping[str, Instruction]) -> tuple[Ed
     edges: list[Edge] = []
     for node in nodes.values():
         edges.extend(_data_edges(node, producers))
-        edges.extend(_implied_edges(node, writers, nodes))
+        edges.extend(_implied_edges(node, find_sources(node, nodes, writers)))
         # a share of the gradient of a `gradient` op waits for what the op waits for
         is_share = node.derivative is not None and isinstance(spec.ops[node.op], GradientOp)
         if node.id == node.op or _is_bare_reader(node) or is_share:
@@ -146,12 +147,24 @@ def _declared_edges(spec: GraphSpec, node: Instruction, nodes: Mapping[str, Inst
         yield Edge(before=op.every, after=node.id, hazard=Hazard.DECLARED, why=why)
 
 
-def _implied_edges(
-    node: Instruction, writers: Mapping[Cell, tuple[str, ...]], nodes: Mapping[str, Instruction]
-) -> Iterator[Edge]:
-    """Yield an edge from every writer of what an average or copy reads."""
+def find_sources(
+    node: Instruction, nodes: Mapping[str, Instruction], writers: Mapping[Cell, tuple[str, ...]]
+) -> Iterator[tuple[Cell, str]]:
+    """Yield the writers of what an average or copy reads, which it comes after, with the cell of each.
+
+    In an iteration these are the writers in it, where there are some, and otherwise all but those of later ones.
+    """
     for cell in sorted(node.follows, key=str):
-        for writer in writers.get(cell, ()):
-            if writer != node.id and not nodes[writer].comes_back_from(node):
-                why = f"{node.label} comes after every writer of its source's {cell}"
-                yield Edge(before=writer, after=node.id, hazard=Hazard.IMPLIED, why=why)
+        others = (each for each in writers.get(cell, ()) if each != node.id)
+        found = [each for each in others if not nodes[each].comes_back_from(node)]
+        within = [each for each in found if node.within and nodes[each].within[: len(node.within)] == node.within]
+        for writer in within or found:
+            if not comes_later(nodes[writer].within, node.within):
+                yield cell, writer
+
+
+def _implied_edges(node: Instruction, sources: Iterable[tuple[Cell, str]]) -> Iterator[Edge]:
+    """Yield an edge from every writer of what an average or copy reads."""
+    for cell, writer in sources:
+        why = f"{node.label} comes after every writer of its source's {cell}"
+        yield Edge(before=writer, after=node.id, hazard=Hazard.IMPLIED, why=why)

@@ -42,7 +42,8 @@ MEANINGS: Mapping[str, str] = {
 def explain_op(plan: CompiledStep, op: str) -> str:
     """Return everything that was decided about an op, by the functions in which it runs."""
     place = place_in(plan.spec.span("ops", op, key=True))
-    text = [f"{op}: {plan.spec.ops[op].kind}" + (f" ({place})" if place else "")]
+    declared = plan.spec.ops[op]
+    text = [", ".join((f"{op}: {declared.kind}", *map(str, declared.within))) + (f" ({place})" if place else "")]
     explained: dict[tuple[str, ...], list[str]] = {}
     numbers: dict[str, list[int]] = {}
     turns = {name: steps for mode in plan.program.modes for name, steps in describe_turns(mode, plan.program).items()}

@@ -159,7 +159,7 @@ class Plan(CompiledStep):
         if op in ops:
             return whole[op]
         if inside:
-            raise KeyError(f"'{op}' uses a block: name one of its ops, {', '.join(inside)}")
+            raise KeyError(f"'{op}' becomes several ops: name one of them, {', '.join(inside)}")
         spec = self.spec
         for what, names in {"an input": spec.inputs, "a state": spec.state, "a model": spec.models}.items():
             if op in names:

@@ -11,6 +11,7 @@ from compiler.ir.program import Function
 from compiler.ir.value import Read, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.folds import PlanLine, find_hidden
 from compiler.plan.formula import Lines, find_lines
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.settings import find_groups, format_group, format_optimizer
@@ -142,31 +143,59 @@ def describe_function(plan: CompiledStep, function: Function, turns: str) -> str
     averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
     used = ", ".join(op for op in function.gated if op in averaged)
     when = f"; once there is {used}" if used else ""
+    drawn = [gate.op for gate in plan.program.mode(function.mode).gates if gate.draw and gate.op in function.gated]
+    when += f"; with {', '.join(drawn)}" if drawn else ""
     when += f"; for {format_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
     when = f"; {turns}{when}" if turns else when
-    return f"writes: {', '.join(function.active) or 'nothing'}{when}"
+    return f"writes: {', '.join(_list_writes(plan, function)) or 'nothing'}{when}"
+
+
+def _list_writes(plan: CompiledStep, function: Function) -> Iterator[str]:
+    """Yield what a function writes; an op that is repeated once, with the names of its first and last iteration."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in function.active:
+        part = next((each for each in plan.spec.ops[name].within if each.repeat), None)
+        key = ("", name) if part is None else (part.of, name.removeprefix(f"{part.name}."))
+        found.setdefault(key, []).append(name)
+    yield from (names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" for names in found.values())
 
 
 def _find_rows(plan: CompiledStep, function: Function) -> Iterator[Row]:
-    """Yield the rows of a function: its instructions, then the decisions."""
-    graph, lines = plan.graphs[function.name], Lines.of(function.instructions)
-    waits, owners, number = find_waits(graph), find_lines(graph), 0
-    for instruction in (each for each in function.instructions if each.has_line):
-        if isinstance(instruction, Release):
-            continue
-        number += 1
-        if isinstance(instruction, Emit):
-            text = instruction.phrase or f"nothing: no output is computed in {function.mode} mode"
-            yield Row(kind="return", text=text, number=number)
-            continue
-        line = lines.find(instruction)
-        flags = [flag for each in line for flag in flags_of(each)]
-        awaited = (owners.get(edge.before, edge.before) for edge in waits.get(instruction.id, ()))
-        labels = dict.fromkeys(graph.nodes[name].label for name in awaited)
-        flags += [f"waits for {', '.join(labels)}"] if labels else []
-        notes = "  ".join(filter(None, (cells_of(line), f"[{', '.join(flags)}]" if flags else "")))
-        yield Row(kind=instruction.kind(), text=lines.write(instruction), notes=notes, number=number)
-    decisions = [decision for decision in graph.decisions if decision.code in SHOWN]
+    """Yield the rows of a function: its instructions, iterations like the first as one row, then the decisions."""
+    graph, described = plan.graphs[function.name], describe_lines(plan, function)
+    hidden = find_hidden([line for _, line in described], plan.spec)
+    for at, (row, _) in enumerate(described):
+        fold = hidden.get(at)
+        if fold is None:
+            yield row
+        elif fold.first == at:
+            yield Row(kind="repeat", text=fold.text, notes=fold.writes, number=at + 1)
+    unseen = {each.id for at in hidden for each in described[at][1].instructions}
+    decisions = [each for each in graph.decisions if each.code in SHOWN and each.node not in unseen]
     if not any(decision.code == "DEFER" for decision in decisions):
         yield Row(kind="", text="no update is deferred")
     yield from (Row(kind=decision.code, text=decision.text) for decision in decisions)
+
+
+def describe_lines(plan: CompiledStep, function: Function) -> list[tuple[Row, PlanLine]]:
+    """Return the rows of all instructions of a function that have lines, each with what it says."""
+    graph, lines = plan.graphs[function.name], Lines.of(function.instructions)
+    waits, owners = find_waits(graph), find_lines(graph)
+    found: list[tuple[Row, PlanLine]] = []
+    for instruction in (each for each in function.instructions if each.has_line and not isinstance(each, Release)):
+        number, line = len(found) + 1, lines.find(instruction)
+        if isinstance(instruction, Emit):
+            text = instruction.phrase or f"nothing: no output is computed in {function.mode} mode"
+            row, says = Row(kind="return", text=text, number=number), (text,)
+        else:
+            flags = [flag for each in line for flag in flags_of(each)]
+            awaited = (owners.get(edge.before, edge.before) for edge in waits.get(instruction.id, ()))
+            labels = dict.fromkeys(graph.nodes[name].label for name in awaited)
+            flags += [f"waits for {', '.join(labels)}"] if labels else []
+            notes = "  ".join(filter(None, (cells_of(line), f"[{', '.join(flags)}]" if flags else "")))
+            row = Row(kind=instruction.kind(), text=lines.write(instruction), notes=notes, number=number)
+            ids = {each.id for each in line}
+            decided = (f"{each.code} {each.text}" for each in graph.decisions if each.node in ids)
+            says = (row.kind, row.text, row.notes, *decided)
+        found.append((row, PlanLine(instructions=line, says=says)))
+    return found

@@ -22,9 +22,9 @@ def find_turns(mode: ModeProgram, program: Program) -> Iterator[str]:
     """Yield the function of every step, as long as no update is skipped.
 
     Yields nothing where the number of a step does not tell: where batches are of several data sets, averages take the
-    place of models, or a start or an end counts updates.
+    place of models, alternatives are drawn, or a start or an end counts updates.
     """
-    if program.datasets or any(gate.clock == "averaged" or gate.is_counted for gate in mode.gates):
+    if program.datasets or any(gate.clock == "averaged" or gate.is_counted or gate.draw for gate in mode.gates):
         return
     names = {frozenset(function.gated): function.name for function in mode.functions}
     gated = {gate.op for gate in mode.gates}

@@ -4,8 +4,9 @@ The walk is complete by construction:
 
 - Which gates open in a step depends on the number of the step, the counts of the gates on the clock ``writes``, the
   data set of the batch, and, for gates that count writes that may be held, on what happened. The walk keeps the set of
-  all counts that are possible before a step, and takes every turn from each of them: each data set, and each way in
-  which the undecided gates can be due. So a firing set is missed only if its step is never walked.
+  all counts that are possible before a step, and takes every turn from each of them: each data set, each way in
+  which the undecided gates can be due, and each alternative that can be drawn. So a firing set is missed only if its
+  step is never walked.
 - Every step is walked, in order, unless the walk is in a round that it has made before. The steps are cut into
   stretches at every start, after every end, and before and after the last step of every epoch. Within a stretch, what
   happens depends on the step only by its remainder (modulo the least common multiple of the intervals) and on the
@@ -25,7 +26,7 @@ from itertools import product
 from typing import TypeAlias
 
 from compiler.ir.program import Gate
-from compiler.timing.gates import LONGEST_PERIOD, count_on, find_breaks, find_period, fire
+from compiler.timing.gates import LONGEST_PERIOD, count_on, find_breaks, find_draws, find_period, fire
 
 States: TypeAlias = frozenset[tuple[int, ...]]
 """All counts that are possible before a step: of each counting gate, in their order."""
@@ -92,8 +93,9 @@ class _Walk:
     gates: Sequence[Gate]
     counted: tuple[Gate, ...]
     """The gates whose counts decide when they are due."""
-    turns: tuple[tuple[str, frozenset[str], Mapping[str, bool]], ...]
-    """What a step can be: the data set of its batch, the ops that fire on all of it, which undecided gates are due."""
+    turns: tuple[tuple[str, frozenset[str], Mapping[str, bool], Mapping[str, float]], ...]
+    """What a step can be: the data set of its batch, the ops that fire on all of it, which undecided gates are due, and
+    what is drawn."""
     period: int
     """The least common multiple of the intervals of gates on the clock ``steps``."""
     epoch: int | None
@@ -113,10 +115,12 @@ class _Walk:
                 alike.setdefault(replace(gate, op=""), []).append(gate.op)
         choices = (zip(alike.values(), chosen, strict=True) for chosen in product((True, False), repeat=len(alike)))
         ways = [{op: is_due for ops, is_due in choice for op in ops} for choice in choices]
+        drawn = find_draws(gates)
+        draws = [dict(zip(drawn, numbers, strict=True)) for numbers in product(*drawn.values())]
         return cls(
             gates=gates,
             counted=tuple(gate for gate in decided if gate.clock == "writes"),
-            turns=tuple((dataset, free, due) for dataset, free in always.items() for due in ways),
+            turns=tuple((*place, due, each) for place in always.items() for due in ways for each in draws),
             period=math.lcm(*(gate.every for gate in gates if gate.clock == "steps")),
             epoch=next((gate.epoch for gate in gates if gate.epoch is not None), None),
         )
@@ -175,14 +179,17 @@ class _Walk:
         """Take a step in every turn from all possible counts; return those after it, and note what fired."""
         if not self.counted:  # intervals may be long
             self.seen.update(
-                {(dataset, fire(self.gates, step, {}, free, dataset, due)): None for dataset, free, due in self.turns}
+                {
+                    (dataset, fire(self.gates, step, {}, free, dataset, due, draws)): None
+                    for dataset, free, due, draws in self.turns
+                }
             )
             return states
         after: set[tuple[int, ...]] = set()
         for before in sorted(states):
             counts = {gate.op: count for gate, count in zip(self.counted, before, strict=True)}
-            for dataset, free, due in self.turns:
-                fired = fire(self.gates, step, counts, free, dataset, due)
+            for dataset, free, due, draws in self.turns:
+                fired = fire(self.gates, step, counts, free, dataset, due, draws)
                 self.seen.setdefault((dataset, fired))
                 now = fired | free
                 after.add(tuple(count_on(gate, counts[gate.op], step, now, dataset) for gate in self.counted))

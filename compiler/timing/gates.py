@@ -10,6 +10,7 @@ from compiler.ir.digraph import sort
 from compiler.ir.program import Gate
 
 BY_COUNT: Mapping[str, bool] = {}
+NO_DRAWS: Mapping[str, float] = {}
 LONGEST_PERIOD = 100_000
 """Steps within which a pattern of gates must repeat; a longer period is almost certainly a mistake in the clocks."""
 
@@ -28,15 +29,19 @@ def fire(
     always: frozenset[str],
     dataset: str = "",
     due: Mapping[str, bool] = BY_COUNT,
+    draws: Mapping[str, float] = NO_DRAWS,
 ) -> frozenset[str]:
     """Return the gated ops that fire in a step (1-based) on a batch of a data set.
 
     ``counts`` holds, for gates on the clock ``writes``, how many steps counted before this one; ``always`` are the ops
     that fire in every step. ``due`` says of some gates whether they are due where the step counts for them, and whether
-    they have counted anything where an epoch ends; of those with ``first`` or ``last`` it always must.
+    they have counted anything where an epoch ends; of those with ``first`` or ``last`` it always must. ``draws`` are
+    the numbers that were drawn, from 0 to 1; a gate opens with any other.
     """
     fired: set[str] = set()
     for gate in gates:
+        if gate.draw and not gate.low <= draws.get(gate.draw, gate.low) < gate.high:
+            continue
         if gate.clock == "steps":
             is_due = (step - (gate.start or gate.every)) % gate.every == 0
             opens = is_due and _is_within(gate, step, dataset) and (not gate.is_counted or due[gate.op])
@@ -92,6 +97,15 @@ def keep_firing(gates: Sequence[Gate], patterns: Iterable[frozenset[str]], alway
         for gate in gates
         if gate.op in fired
     )
+
+
+def find_draws(gates: Sequence[Gate]) -> Mapping[str, tuple[float, ...]]:
+    """Return, for everything that is drawn, one number of every share that opens other gates."""
+    ends: dict[str, set[float]] = {}
+    for gate in gates:
+        if gate.draw:
+            ends.setdefault(gate.draw, {0.0}).update((gate.low, gate.high))
+    return {name: tuple(sorted(each for each in found if each < 1)) for name, found in ends.items()}
 
 
 def find_period(gates: Sequence[Gate]) -> int:

@@ -10,6 +10,7 @@ from graphspec.analysis.datasets import find_all_places, find_datasets
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MODES, CopyOp, EmaOp, Op, UpdateOp
+from graphspec.declare.parts import find_gate
 
 NONE: frozenset[str] = frozenset()
 
@@ -55,6 +56,8 @@ def find_firing_period(
     if [mode for mode in MODES if op.runs_in(mode)] != ["train"]:
         return None
     if (op.opens is not None and op.opens.unit != "steps") or isinstance(op.every, Duration):
+        return None
+    if find_gate(op.within) is not None:
         return None
     # An op counts all steps, or those of its `every:` update and of its source.
     source, within = find_source(op), within | {name}

@@ -128,7 +128,9 @@ def check_modes(spec: GraphSpec, mode: str, gates: tuple[Gate, ...]) -> Iterator
     timed = (
         gate.op
         for gate in gates
-        if mode != "train" and (gate.start is not None or gate.until is not None or gate.is_counted)
+        if gate.op in spec.ops
+        and mode != "train"
+        and (gate.start is not None or gate.until is not None or gate.is_counted)
     )
     for name in timed:
         op = spec.ops[name]

@@ -91,7 +91,7 @@ def find_batch(spec: GraphSpec) -> int | None:
     train = spec.data.get("train")
     sources = train.sets.values() if isinstance(train, TrainingSets) else () if train is None else (train,)
     sizes = {source.batch for source in sources}
-    return next(iter(sizes)) if len(sizes) == 1 else None
+    return next(iter(sizes)) * spec.batches if len(sizes) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

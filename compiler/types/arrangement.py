@@ -159,6 +159,31 @@ def split(use: FunctionUse) -> tuple[TensorType, ...]:
     return tuple(TensorType(_replaced(tensor.shape, axis, part), tensor.dtype) for part in parts)
 
 
+def split_rows(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type split_rows: ``count`` parts of the first axis, the larger ones first; a scalar has no rows."""
+    tensor, count = use.tensor(0), use.options.integer("count")
+    if tensor.shape is None:
+        return (tensor,) * count
+    if not tensor.shape:
+        raise use.wrong_input(0, "a scalar", "a value with rows for `split_rows`")
+    rows = tensor.shape[0]
+    if isinstance(rows, int) and rows < count:
+        raise use.wrong_option("count", f"`count: {count}` for {rows} rows", f"at most {rows}")
+    sizes = (divide(add(rows, count - 1 - part), count) for part in range(count))
+    return tuple(TensorType(_replaced(tensor.shape, 0, size), tensor.dtype) for size in sizes)
+
+
+def either(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type either: all operands have one dtype, and shapes that agree."""
+    first = use.tensor(0)
+    for index, each in enumerate(use.tensors()):
+        if first.dtype is not None and each.dtype is not None and not agree(each.dtype, first.dtype):
+            raise use.wrong_input(index, f"dtype {each.dtype}", f"dtype {first.dtype}, as the first value has")
+    shapes = _known_shapes(use)
+    shape = _agreed(use, shapes, None)
+    return (TensorType(shape if len(shapes) == len(use.inputs) else None, first.dtype),)
+
+
 def cut(use: FunctionUse) -> tuple[TensorType, ...]:
     """Type slice: the elements from start to stop, which may be negative as in Python."""
     tensor, start = use.tensor(0), use.options.integer("start")

@@ -47,7 +47,7 @@ SCALING = frozenset({"mul", "div", "neg"})
 LINEAR = frozenset(
     (
         "neg", "mean", "sum", "cumsum", "reshape", "permute", "slice", "split", "subscript", "stop", "gather",
-        "roll", "interpolate",
+        "roll", "interpolate", "either",
     )
 )  # fmt: skip
 """Calls of one value that are the same for a sum as for its terms."""
@@ -55,14 +55,14 @@ COUPLING = frozenset({"max", "min", "norm", "logsumexp"})
 """Reductions whose result for the batch is neither the mean nor the sum of the results of its parts."""
 ALONG = COUPLING | frozenset(
     (
-        "softmax", "normalize", "argmax", "concat", "stack", "split", "slice", "gather", "cumsum", "sort", "topk",
+        "softmax", "normalize", "argmax", "concat", "stack", "split", "split_rows", "slice", "gather", "cumsum", "sort", "topk",
         "roll", "pad", "interpolate",
     )
 )  # fmt: skip
 """Calls that couple the samples when they run along the batch axis."""
 SUMMING = frozenset({"sum", "matmul", "einsum"})
 """Calls that add up over rows where they leave none."""
-DEFAULT_AXES: Mapping[str, int] = {"stack": 0} | dict.fromkeys(
+DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "split_rows": 0} | dict.fromkeys(
     ("softmax", "normalize", "cumsum", "sort", "topk", "roll"), -1
 )
 

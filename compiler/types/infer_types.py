@@ -205,6 +205,9 @@ class _Walk:
             )
             self._report_shape(problem, span, subject)
             return
+        if name == "stack" and any(use.optional for use in instruction.uses):  # there are as many as iterations run
+            (whole,) = results
+            results = (whole if whole.shape is None else TensorType(("iterations", *whole.shape[1:]), whole.dtype),)
         self.types.update(zip(instruction.outputs, results, strict=False))
         if instruction.family == "loss" and is_open(name, operands, options):
             self.open.add(instruction.op)

@@ -13,6 +13,7 @@ from graphspec.analysis.gradient_sets import find_gradient_sets
 from graphspec.declare.equations import read_equation
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, MetricOp, Op, RandomOp
+from graphspec.declare.parts import Part
 from graphspec.declare.subscripts import read_subscript
 
 REDUCING = COUPLING | {"mean", "sum"}
@@ -36,6 +37,8 @@ class Value:
     """It has one row per sample."""
     is_summed: bool = False
     """It is a sum over the batch where others are a mean, or linear in such a sum."""
+    within: tuple[Part, ...] = ()
+    """The iterations and alternatives that its op belongs to."""
     is_total: bool = False
     """Of a gradient: it is a sum over the batch, since it is that of a value with rows."""
 
@@ -79,7 +82,8 @@ def infer_values(spec: GraphSpec, types: Mapping[str, TensorType]) -> Values:
         for value in dict.fromkeys((name, *op.defines(name))):
             models = sets.get(value, ())
             misses = bool(models) and made.may_miss
-            values[value] = replace(made, type=types.get(value, UNKNOWN), models=models, may_miss=misses)
+            known = types.get(value, UNKNOWN)
+            values[value] = replace(made, type=known, models=models, may_miss=misses, within=op.within)
     return values
 
 

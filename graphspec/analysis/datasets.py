@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from graphspec.analysis.modes import find_producers, find_reaches
 from graphspec.analysis.remembering import once_per_spec
@@ -79,3 +79,15 @@ def find_inputs(spec: GraphSpec, dataset: str | None, modes: Collection[ModeName
             readers.get(reference.name, []).append(name)
     asking = {name for name in spec.ops if dataset in places[name] and not reaches[name].modes.isdisjoint(modes)}
     return tuple(name for name, users in readers.items() if not users or not asking.isdisjoint(users))
+
+
+def join_batches(batches: Sequence[Mapping[str, object]], spec: GraphSpec) -> object:
+    """Return the batches of a step as one: the tensors of earlier ones under the names of their own inputs.
+
+    Where a step takes another number of batches, they are returned as they are.
+    """
+    if spec.batches == 1 or len(batches) != spec.batches:
+        return batches
+    earlier = {name: (each.of, each.batch) for name, each in spec.inputs.items()}
+    found = {name: batches[at - 1].get(of) for name, (of, at) in earlier.items() if of is not None and at is not None}
+    return {**batches[-1], **{name: each for name, each in found.items() if each is not None}}

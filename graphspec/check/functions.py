@@ -22,6 +22,10 @@ OF_TWO = {"max": "maximum", "min": "minimum"}
 """What Python calls the same for the elements of one value and for two values."""
 
 
+COUNTED = {"split": "sections", "split_rows": "count"}
+"""Calls with several results, and the option that says how many."""
+
+
 def check_functions(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check every use of a function of the library; a user's functions are not known here."""
     for name, op in scope.sound_ops():
@@ -121,9 +125,9 @@ def check_outputs(scope: RuleContext) -> Iterator[Diagnostic]:
                     continue
                 expected = min(1, found)
             case CallOp() if op.call.is_builtin:
-                known = CALLS.get(op.call.name("torch"))
+                known, option = CALLS.get(op.call.name("torch")), COUNTED.get(op.call.name("torch"))
                 results = 1 if known is None else known.results
-                sections = op.args.get("sections") if op.call.name("torch") == "split" else results
+                sections = results if option is None else op.args.get(option)
                 expected = len(sections) if isinstance(sections, list) else sections
                 if isinstance(expected, bool) or not isinstance(expected, int):
                     continue  # not a number of parts: reported as an option

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from graphspec.analysis.scope import Facet, RuleContext, find_expression
-from graphspec.declare.fields import KEYWORDS, is_name
+from graphspec.declare.fields import KEYWORDS, is_name, is_part_name
 from graphspec.declare.ops import ForwardOp, GradientOp, Reference, Role, UpdateOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
@@ -16,8 +16,9 @@ from graphspec.words import mend_name
 def check_spelling(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse names that the generated source could not use."""
     for name, (entry, *_) in scope.entries.items():
-        # A dot is of an op of a block, or a value of one: `now.action`.
-        if all(map(is_name, name.split(".") if entry.path[0] == "ops" else [name])):
+        # A dot is of an op of a block, or a value of one, as in `now.action`; and of an input of an earlier batch.
+        first, *inner = name.split(".") if entry.path[0] in ("ops", "inputs") else [name]
+        if is_name(first) and all(map(is_part_name, inner)):
             continue
         why = "is a Python keyword" if name in KEYWORDS else "is not a name"
         help = "a name has letters, digits and `_`, does not begin with a digit, and is not a Python keyword"

@@ -8,6 +8,7 @@ from graphspec.analysis.datasets import UNNAMED, find_datasets, find_declared, f
 from graphspec.analysis.evaluation import find_goal, find_image_mode, find_returned, find_role, find_watched_mode
 from graphspec.analysis.modes import find_reaches, is_bound
 from graphspec.analysis.scope import RuleContext
+from graphspec.declare.data import TrainingSets
 from graphspec.declare.ops import MODES, ModeName
 from graphspec.declare.run import BestSpec, StopSpec
 from graphspec.diagnostics import Diagnostic
@@ -33,6 +34,20 @@ def check_windows(scope: RuleContext) -> Iterator[Diagnostic]:
             message = f"op '{name}' never runs: it starts at {first} and ends with {last}"
             help = "both count from 1, and `until` is the last step it runs in"
             yield scope.report("GS120", message, ("ops", name, "until"), help=help)
+
+
+def check_batches(scope: RuleContext) -> Iterator[Diagnostic]:
+    """Refuse training data that does not give every step several whole batches of one data set."""
+    train, count = scope.spec.data.get("train"), scope.spec.batches
+    if train is None or count == 1:
+        return
+    if isinstance(train, TrainingSets):
+        message = f"a step takes {count} batches, and training sets take turns"
+        help = "declare one set, or write `batch: split` or `batch: reuse`"
+        yield scope.report("GS069", message, ("data", "train"), key=True, help=help)
+    elif not train.drops_last("train"):
+        message = f"a step takes {count} batches, which have equally many rows"
+        yield scope.report("GS069", message, ("data", "train", "drop_last"), help="leave out `drop_last: false`")
 
 
 def check_modes(scope: RuleContext) -> Iterator[Diagnostic]:

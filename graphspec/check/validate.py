@@ -20,6 +20,7 @@ from graphspec.check.names import (
 )
 from graphspec.check.options import check_group_optimizers, check_layers, check_optimizer_options, check_optimizers
 from graphspec.check.timing import (
+    check_batches,
     check_datasets,
     check_evaluation,
     check_images,
@@ -54,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     check_coverage,
     check_derived,
     check_repeats,
+    check_batches,
     check_windows,
     check_modes,
     check_datasets,

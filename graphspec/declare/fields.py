@@ -33,8 +33,8 @@ else:
 T = TypeVar("T", bound=Sized)
 
 NAME_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
-OP_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
-"""The name of an op or a value: one with dots is of a block."""
+OP_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*(\.([A-Za-z_][A-Za-z0-9_]*|[1-9][0-9]*))*$"
+"""The name of an op or a value: one with dots is of a block, and a number is that of an iteration or alternative."""
 KEYWORDS = frozenset((*keyword.kwlist, "__debug__"))
 """Words of Python: a name becomes a variable of the generated source, and nothing may be assigned to these."""
 
@@ -48,6 +48,11 @@ _PATH = re.compile(PATH_PATTERN)
 def is_name(text: str) -> bool:
     """Return whether a text may name an input, a model, an op or a value."""
     return _NAME.fullmatch(text) is not None and text not in KEYWORDS
+
+
+def is_part_name(text: str) -> bool:
+    """Return whether a text may stand between the dots of the name of an op: a name, or the number of an iteration."""
+    return is_name(text) or (text.isdecimal() and text.isascii() and not text.startswith("0"))
 
 
 def is_path(text: str) -> bool:

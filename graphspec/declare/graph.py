@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag, field_validator, model_validator
 
-from graphspec.declare.base import Declaration, NotBuilt, below, not_built, problem
-from graphspec.declare.blocks import BlockSpec
+from graphspec.declare.base import Declaration, NotBuilt, below, problem
+from graphspec.declare.blocks import CONTAINERS, BlockSpec
 from graphspec.declare.compat import Compat, fill_model, fill_op
 from graphspec.declare.data import DataField, DataSource, TrainingSets
 from graphspec.declare.fields import NamesOrNone, Value, at_least_one
@@ -21,15 +21,12 @@ from graphspec.declare.precision import Compute, LossScaleSpec, PrecisionSpec
 from graphspec.declare.run import RunSpec
 from graphspec.words import did_you_mean, enumerate_names, mend_key
 
-NOT_BUILT = ("repeat", "choose", "sometimes")
-"""Kinds that the language has and this version does not execute."""
-
 SECOND = ("loss", "copy")
 """Keys that are kinds only where no other kind key is present."""
 
 
-EXPANDED = ("expr", "use")
-"""What becomes ops in a document: an expression, and a use of a block."""
+EXPANDED = ("expr", *CONTAINERS)
+"""What becomes ops in a document: an expression, a use of a block, and ops that hold others."""
 
 
 def _tag(value: object) -> str | None:
@@ -41,7 +38,7 @@ def _tag(value: object) -> str | None:
 
 def find_kinds(op: Mapping[str, object]) -> tuple[str, ...]:
     """Return every kind key of an op as written; `loss` and `copy` count only where there is no other."""
-    first = tuple(key for key in op if key in (*KINDS, *NOT_BUILT) and key not in SECOND)
+    first = tuple(key for key in op if key in KINDS and key not in SECOND)
     return first or tuple(key for key in op if key in SECOND)
 
 
@@ -68,9 +65,7 @@ def _check(value: object) -> object:
                     message = f"no kind of op is named '{key}'"
                     raise below((key,), problem("GS051", message, label=label, help=forms, at="key"))
             raise problem("GS051", "this op has no kind", help=forms, at="key")
-        case (kind,):
-            if kind in NOT_BUILT:
-                raise below((kind,), not_built(f"the op kind `{kind}`", help=forms))
+        case (_,):
             return op
         case found:
             message = f"an op has one kind, found {enumerate_names(found)}"
@@ -137,7 +132,8 @@ class GraphSpec(Declaration):
     parallel: NotBuilt = None
     micro_batches: Annotated[int, Strict(), Field(ge=1, le=MOST_MICRO_BATCHES)] = 1
     """Into how many parts a train step splits its batch, to hold the graph of one of them at a time."""
-    phases: NotBuilt = None
+    phases: Annotated[tuple[NamesOrNone, ...], Strict(False)] = ()
+    """Groups of ops: those of each come after all writers of the groups before; a spec that was read has none left."""
     compat: Compat | None = None
     """Whose defaults options have that the spec leaves out, where they are not the language's own."""
 
@@ -229,6 +225,11 @@ class GraphSpec(Declaration):
         if declared is None and is_written and any(self.compute(name) == "float16" for name in self.models):
             return LossScaleSpec()
         return None if declared is None or declared.kind == "none" else declared
+
+    @property
+    def batches(self) -> int:
+        """Return how many batches a train step takes."""
+        return max((each.batch or 0 for each in self.inputs.values()), default=0) + 1
 
     def source(self, role: str, dataset: str | None = None) -> DataSource | None:
         """Return what `data` says of a role, or of one of its several sets: without a name of the first."""

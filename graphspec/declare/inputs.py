@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias, cast
 
-from pydantic import PlainValidator, Strict, WithJsonSchema, model_validator
+from pydantic import Field, PlainValidator, Strict, WithJsonSchema, model_validator
 
 from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.fields import Keyword, Number, Shape
@@ -24,6 +24,10 @@ class InputSpec(Declaration):
     """Its sizes, the free ones by name; the one named `batch` is what micro-batches and replicas split."""
     dtype: DType = "float32"
     """The type of its elements."""
+    of: str | None = None
+    """The input whose tensor of an earlier batch it is, where a step takes several: `batch: next` declares such."""
+    batch: Annotated[int, Strict(), Field(ge=1)] | None = None
+    """Which batch that is, from 1."""
 
 
 def _read_operand(value: object) -> object:

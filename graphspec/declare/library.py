@@ -238,6 +238,10 @@ CALLS: Mapping[str, Signature] = {
         Option(name="sections", kind="sizes", required=True, meaning="a number of equal parts, or their sizes"),
         _axis(1),
     ),
+    "split_rows": _unary(
+        "cut into near-equal parts along the first axis, the larger ones first",
+        Option(name="count", kind="int", required=True, minimum=1.0, meaning="how many parts"),
+    ),
     "slice": _unary(
         "elements from start to stop along an axis",
         Option(name="start", kind="int", default=0, meaning="the first index"),
@@ -302,6 +306,7 @@ CALLS: Mapping[str, Signature] = {
     "where": Signature(meaning="a where the condition holds, else b", operands=("condition", "a", "b")),
     "lerp": Signature(meaning="a + weight * (b - a)", operands=("a", "b", "weight")),
     "stop": _unary("x, as a constant for every gradient"),
+    "either": Signature(meaning="the one of several values that there is in a step", operands=("x",), repeats=True),
 }
 
 METRICS: Mapping[str, Signature] = {

@@ -7,18 +7,38 @@ the document. Every op says itself which of its words are names of something els
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from pydantic import BaseModel, ValidationError
-
 from graphspec.check.names import WANTED
-from graphspec.declare.blocks import BlockSpec, UseOp
-from graphspec.declare.graph import Ops, find_kinds
+from graphspec.declare.blocks import BlockSpec, ChooseOp, RepeatOp, SometimesOp, UseOp
+from graphspec.declare.graph import find_kinds
 from graphspec.declare.ops import KINDS
-from graphspec.declare.ops.base import OpBase, Reference
+from graphspec.declare.ops.base import Reference
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.expand.copies import COMMON, Expansion, Moved, Use, check_part, find_outer
+from graphspec.expand.copies import (
+    COMMON,
+    Container,
+    Expansion,
+    Moved,
+    Origin,
+    Use,
+    check_part,
+    find_outer,
+)
+from graphspec.expand.parsed import PARTS, Uses, WrittenOps, parse_op
+from graphspec.expand.parts import (
+    ContainerOp,
+    check_repeated,
+    cut_rows,
+    describe_part,
+    draws_rows,
+    give_output,
+    has_rows,
+    list_outputs,
+)
+from graphspec.expand.phases import WRITES
+from graphspec.expand.plain import listed, put, rename_outputs
 from graphspec.limits import MOST_PROBLEMS
 from graphspec.read.source import Document, Path, Plain
 from graphspec.words import closest, did_you_mean, enumerate_names, mend_name
@@ -28,15 +48,6 @@ MODELS = frozenset({"model", "source", "called", "adapted", "rate"})
 UNSTOPPED = "{}.unstopped"
 """The name of a value whose own name its constant has taken."""
 CLOCKS = frozenset({"every", "start", "until"})
-WRITES = frozenset({"update", "ema", "copy", "assign"})
-
-
-class _Uses(BaseModel):
-    ops: dict[str, UseOp]
-
-
-class _Ops(BaseModel):
-    ops: Ops
 
 
 def bind_uses(expansion: Expansion) -> Document:
@@ -44,23 +55,26 @@ def bind_uses(expansion: Expansion) -> Document:
 
     Raises SpecError for uses that cannot be read or do not fit their block, and for names that a block does not know.
     """
-    return _Binder(expansion).run() if expansion.uses else expansion.document
+    return _Binder(expansion).run() if expansion.uses or expansion.containers else expansion.document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scope:
-    """What the names in a block mean for one use of it."""
+    """What the names in a block, or in a part of a container, mean for one use of it."""
 
     use: Use
-    block: BlockSpec
-    op: UseOp
+    block: BlockSpec | None
+    """The block; None of a part, which reads everything outside."""
+    op: UseOp | ContainerOp
     given: Mapping[str, Plain]
     """The common fields of the use, as they are written, its own names bound."""
     known: Mapping[str, str]
     """By the names of ops and values in the block: those of the copies."""
-    inputs: Mapping[str, Plain]
-    stopped: Mapping[str, str]
+    inputs: Mapping[str, Plain] = field(default_factory=dict[str, "Plain"])
+    stopped: Mapping[str, str] = field(default_factory=dict[str, str])
     """The outputs that are made constants, and the names of what they are made of."""
+    within: tuple[Plain, ...] = ()
+    """The parts that its ops belong to."""
 
 
 class _Binder:
@@ -75,15 +89,33 @@ class _Binder:
         self._ops = dict(ops)
         self._renamed: dict[str, str] = {}
         """By name, of ops and values whose name an op has that makes them constants."""
-        self._constants: dict[str, Plain] = {}
-        """Ops that make outputs constants, by their names."""
+        self._made: dict[str, Plain] = {}
+        """Ops that make outputs constants, outputs of parts, and parts of values, by their names."""
+        self._inputs: dict[str, Plain] = {}
+        """Inputs of batches before the last."""
+        self._drawn: set[str] = set()
+        """Draws that are parts of one draw."""
+        self._origins: dict[str, Origin] = dict(expansion.origins)
         self._scopes: dict[str, _Scope] = {}
-        self._names = frozenset(use.name for use in expansion.uses)
+        self._containers = {each.name: each for each in expansion.containers}
+        self._parts = {
+            name: [use for use in expansion.uses if use.of is each] for name, each in self._containers.items()
+        }
+        self._unnamed = frozenset(
+            name
+            for name, use in expansion.copies.items()
+            if isinstance(op := self._ops[name], dict)
+            and op.get("expr", name) not in (name, name.removeprefix(f"{use.name}."))
+        )
+        """Parts of expressions, which nothing may name."""
+        self._names = frozenset((*self._containers, *(use.name for use in expansion.uses)))
+        """What becomes other ops."""
         writes = {
             name: use
             for name, use in expansion.copies.items()
             if isinstance(op := self._ops[name], dict) and not WRITES.isdisjoint(find_kinds(op))
         }
+        self._writes = tuple(writes)
         self._writing = frozenset((*writes, *(each.name for use in writes.values() for each in find_outer(use))))
         """The ops that write, and the uses of blocks in which one does."""
         self._unsound: set[str] = set()
@@ -92,47 +124,123 @@ class _Binder:
 
     def run(self) -> Document:
         """Return the flat document."""
+        for container in self._expansion.containers:
+            check_part(PARTS[container.kind], {"ops": {container.name: self._ops[container.name]}}, self._document)
+        self._check_batches()
         for use in self._expansion.uses:
             inner = [name for name, each in self._expansion.copies.items() if each == use]
-            self._scopes[use.name] = scope = self._open(use, inner)
+            self._scopes[use.name] = scope = self._open(use, inner) if use.of is None else self._open_part(use, inner)
             for name in inner:
                 self._ops[name] = self._bind(name, scope)
             for name, stopped in scope.stopped.items():
                 held = {
                     key: each for key, each in scope.given.items() if key != "after" and self._is_held(key, name, use)
                 }
-                self._constants[name] = {"call": "stop", "inputs": stopped, **held}
-        outside = [name for name in self._ops if name not in self._expansion.copies and name not in self._scopes]
+                self._make(name, {"call": "stop", "inputs": stopped, **held}, (use.path, use))
+        for container in self._expansion.containers:
+            self._give_outputs(container)
+        outside = [name for name in self._ops if name not in self._expansion.copies and name not in self._names]
         for name in outside:
             self._ops[name] = self._bind_outside(name)
         if self._problems:
             raise SpecError(dict.fromkeys(self._problems[:MOST_PROBLEMS]), self._document.texts)
-        ops = {self._renamed.get(name, name): op for name, op in self._ops.items() if name not in self._scopes}
-        data: dict[str, Plain] = {**self._data, "ops": {**ops, **self._constants}}
-        origins = dict(self._expansion.origins)
+        gone = self._names | self._drawn
+        ops = {self._renamed.get(name, name): op for name, op in self._ops.items() if name not in gone}
+        data: dict[str, Plain] = {**self._data, "ops": {**ops, **self._made}}
+        declared = self._data.get("inputs")
+        if self._inputs and isinstance(declared, dict):
+            data["inputs"] = {**declared, **self._inputs}
         for name, final in self._renamed.items():
-            origins[final] = origins[name]
-        for name in self._constants.keys() - origins.keys():
-            use = next(use for use in self._expansion.uses if name.startswith(f"{use.name}."))
-            origins[name] = (use.path, use)
-        return replace(self._document, data=data, places=Moved(self._expansion.places, origins))
+            if name in self._origins:
+                self._origins[final] = self._origins[name]
+        return replace(self._document, data=data, places=Moved(self._expansion.places, self._origins))
+
+    def _check_batches(self) -> None:
+        """Report iterations of different numbers of batches, and parts of parts of a batch."""
+        first = 0
+        for container in self._expansion.containers:
+            op, path = parse_op(self._ops[container.name]), ("ops", container.name, "batch")
+            if not isinstance(op, RepeatOp) or op.batch == "reuse":
+                continue
+            around = {each.of.name for each in find_outer(container.inside) if each.of is not None}
+            if any(
+                isinstance(each := parse_op(self._ops[name]), RepeatOp) and each.batch == op.batch for name in around
+            ):
+                message = f"`batch: {op.batch}` stands inside another"
+                self._report("GS069", message, path, help="write `batch: reuse` on one of them")
+            first = first or (op.most if op.batch == "next" else 0)
+            if op.batch == "next" and op.most != first:
+                message = f"a step takes {first} batches for one op and {op.most} for '{container.name}'"
+                self._report("GS069", message, path, help="let all of them repeat equally often")
+
+    def _make(self, name: str, op: Plain, origin: Origin) -> None:
+        """Add an op, which messages show at the place of another."""
+        self._made[name] = op
+        self._origins.setdefault(name, origin)
+
+    def _open_part(self, use: Use, inner: list[str]) -> _Scope:
+        """Return what the names in an iteration or alternative mean."""
+        assert use.of is not None
+        path: Path = ("ops", use.of.name)
+        written = self._ops[use.of.name]
+        op = parse_op(written)
+        assert isinstance(written, dict)
+        assert isinstance(op, RepeatOp | ChooseOp | SometimesOp)
+        known = self._name_copies(use, inner)
+        for index, value in enumerate(op.outputs if not isinstance(op, SometimesOp) else ()):
+            if value not in known:
+                message, label = f"'{use.of.name}' has no value '{value}'", did_you_mean(value, known)
+                self._unsound.add(use.of.name)
+                self._report("GS069", message, (*path, "outputs", index), label=label, help="name a value of its ops")
+        given = self._follow_uses({key: written[key] for key in COMMON if key in written})
+        before = [*listed(given.get("after")), *self._find_written_before(use)]
+        held = written.get("within")
+        within = (*(held if isinstance(held, list) else ()), describe_part(use, op))
+        return _Scope(
+            use=use,
+            block=None,
+            op=op,
+            given={**given, "after": before} if before else given,
+            known={short: self._renamed.get(name, name) for short, name in known.items()},
+            within=within,
+        )
+
+    def _find_written_before(self, use: Use) -> list[Plain]:
+        """Return the ops of the iteration before one that write something."""
+        if use.of is None or use.of.kind != "repeat" or use.number == 1:
+            return []
+        return [name for name in self._writes if name.startswith(f"{use.of.name}.{use.number - 1}.")]
+
+    def _give_outputs(self, container: Container) -> None:
+        """Add the ops that make the outputs of a container from those of its parts."""
+        scopes = [self._scopes[use.name] for use in self._parts[container.name]]
+        op = scopes[0].op
+        assert not isinstance(op, UseOp)
+        origin: Origin = container.path, container.inside
+        held = self._held_by(container)
+        for output in list_outputs(op):
+            values: list[Plain] = [scope.known.get(output, output) for scope in scopes]
+            if isinstance(op, SometimesOp):
+                values[1] = name = f"{scopes[1].use.name}.{output}"
+                otherwise: Plain = [*scopes[1].within]
+                chosen: dict[str, Plain] = {"call": "either", "inputs": [op.else_[output]], **held, "within": otherwise}
+                self._make(name, chosen, origin)
+                if output not in scopes[0].known:
+                    message = f"'{container.name}' has no value '{output}'"
+                    self._report(
+                        "GS069", message, ("ops", container.name, "else", output), help="name a value of its ops"
+                    )
+            name = f"{container.name}.{output}"
+            self._make(self._renamed.get(name, name), {**give_output(op, values), **held}, origin)
 
     def _open(self, use: Use, inner: list[str]) -> _Scope:
         """Return what the names of a block mean for a use of it."""
         written = self._ops[use.name]
-        check_part(_Uses, {"ops": {use.name: written}}, self._document)
+        check_part(Uses, {"ops": {use.name: written}}, self._document)
         assert isinstance(written, dict)
         op, block = UseOp.model_validate(written), self._expansion.blocks[use.block]
         path: Path = ("ops", use.name)
-        known: dict[str, str] = {}
-        for name in inner:
-            short = name.removeprefix(f"{use.name}.")
-            known[short] = name
-            parsed = parse_op(self._ops[name])
-            values = parsed.defines(short) if parsed is not None else ()
-            if isinstance(parsed, UseOp) and parsed.use in self._expansion.blocks:
-                values = tuple(f"{short}.{value}" for value in self._expansion.blocks[parsed.use].outputs)
-            known |= {value: f"{use.name}.{value}" for value in values}
+        known = self._name_copies(use, inner)
         self._check_block(use, block, known)
         stopped: dict[str, str] = {}
         for short, name in known.items():
@@ -143,7 +251,26 @@ class _Binder:
         inputs = self._match_inputs(use, op, block, path)
         self._check_given(use, op, path)
         given = self._follow_uses({key: written[key] for key in COMMON if key in written})
-        return _Scope(use=use, block=block, op=op, given=given, known=known, inputs=inputs, stopped=stopped)
+        held = written.get("within")
+        within = tuple(held) if isinstance(held, list) else ()
+        return _Scope(
+            use=use, block=block, op=op, given=given, known=known, inputs=inputs, stopped=stopped, within=within
+        )
+
+    def _name_copies(self, use: Use, inner: list[str]) -> dict[str, str]:
+        """Return the names of copies by the names of their ops and values."""
+        known: dict[str, str] = {}
+        for name in inner:
+            short = name.removeprefix(f"{use.name}.")
+            known[short] = name
+            parsed = parse_op(self._ops[name])
+            values = parsed.defines(short) if parsed is not None else ()
+            if isinstance(parsed, UseOp) and parsed.use in self._expansion.blocks:
+                values = tuple(f"{short}.{value}" for value in self._expansion.blocks[parsed.use].outputs)
+            elif isinstance(parsed, RepeatOp | ChooseOp | SometimesOp):
+                values = tuple(f"{short}.{value}" for value in list_outputs(parsed))
+            known |= {value: f"{use.name}.{value}" for value in values}
+        return known
 
     def _check_block(self, use: Use, block: BlockSpec, known: Mapping[str, str]) -> None:
         """Report outputs that no op of a block makes, and inputs that are ops or values of it, too."""
@@ -188,8 +315,12 @@ class _Binder:
         for name, data in self._ops.items():
             op = parse_op(data)
             names += (name, *(op.defines(name) if op is not None else ()))
-        for use in self._expansion.uses:
+        for use in (use for use in self._expansion.uses if use.block):
             names += (f"{use.name}.{value}" for value in self._expansion.blocks[use.block].outputs)
+        for name in self._containers:
+            op = parse_op(self._ops[name])
+            if isinstance(op, RepeatOp | ChooseOp | SometimesOp):
+                names += (f"{name}.{value}" for value in list_outputs(op))
         return frozenset(names)
 
     def _match_inputs(self, use: Use, op: UseOp, block: BlockSpec, path: Path) -> Mapping[str, Plain]:
@@ -226,28 +357,36 @@ class _Binder:
         op, data = parse_op(self._ops[name]), self._ops[name]
         if op is None or not isinstance(data, dict):
             try:  # its names are not bound, so nothing else is checked
-                check_part(_Ops, {"ops": {name: self._ops[name]}}, self._document)
+                check_part(WrittenOps, {"ops": {name: data}}, self._document)
             except SpecError as error:
                 self._problems.extend(error.diagnostics)
             return data
         for reference in op.references():
-            data = _put(data, reference.path, self._resolve(reference, name, scope))
+            made = put(data, reference.path, self._resolve(reference, name, scope))
+            assert isinstance(made, dict)
+            data = made
         data = self._follow_uses(data)
         if isinstance(op, UseOp):  # what a use replaces is replaced in the blocks that it holds, too
-            named = data.get("models")
+            named, around = data.get("models"), scope.op.models if isinstance(scope.op, UseOp) else {}
             inner = named if isinstance(named, dict) else {}
-            models: dict[str, Plain] = {**scope.op.models, **{key: inner[key] for key in op.models}}
+            models: dict[str, Plain] = {**around, **{key: inner[key] for key in op.models}}
             held: dict[str, Plain] = {**data, "models": models}
             data = held
-        if "outputs" in data:
-            data = {**data, "outputs": _rename(data["outputs"], scope.known)}
+        if "outputs" in data and name not in self._containers:
+            data = {**data, "outputs": rename_outputs(data["outputs"], scope.known)}
         if isinstance(expr := data.get("expr"), str):
             data = {**data, "expr": scope.known[expr]}
+        if scope.within:
+            inside: dict[str, Plain] = {**data, "within": [*scope.within]}
+            data = inside
+        for use in find_outer(scope.use):
+            if isinstance(repeat := self._scopes[use.name].op, RepeatOp) and op.kind in KINDS:
+                data = self._repeat(name, data, use, repeat)
         for key, value in scope.given.items():
             if not self._is_held(key, name, scope.use):
                 continue
             if key == "after":
-                after: list[Plain] = [*_listed(data.get("after") or []), *_listed(value)]
+                after: list[Plain] = [*listed(data.get("after")), *listed(value)]
                 following: dict[str, Plain] = {**data, "after": after}
                 data = following
             elif key in data:
@@ -267,9 +406,15 @@ class _Binder:
         return field not in CLOCKS or use.name not in self._writing or name in self._writing
 
     def _resolve(self, reference: Reference, name: str, scope: _Scope) -> Plain:
-        """Return what a name in a block means for a use of it."""
+        """Return what a name in a block, or in a part, means for a use of it."""
         if reference.name in scope.known:
             return scope.known[reference.name]
+        if scope.block is None or not isinstance(scope.op, UseOp):  # a part reads everything outside
+            around = None if scope.use.inside is None else self._scopes[scope.use.inside.name]
+            if around is None:
+                self._check_kept(reference, name)
+            value = reference.name if around is None else self._resolve(reference, name, around)
+            return self._find_rows(reference, value, scope)
         if reference.name in scope.inputs:
             return scope.inputs[reference.name]
         if reference.role in MODELS or reference.name in self._models:
@@ -284,6 +429,53 @@ class _Binder:
         self._report("GS065", message, ("ops", name, *reference.path), label=label, help=help)
         return reference.name
 
+    def _find_rows(self, reference: Reference, value: Plain, scope: _Scope) -> Plain:
+        """Return what an iteration reads of a value from outside: all of it, a part of its rows, or another batch."""
+        op, use = scope.op, scope.use
+        if reference.role not in ("value", "target") or reference.name in self._models or not isinstance(value, str):
+            return value
+        if not isinstance(op, RepeatOp) or op.batch == "reuse" or use.of is None or not has_rows(value, self._data):
+            return value
+        of, declared = use.of.name, self._data.get("inputs")
+        if op.batch == "split":
+            names = [f"{of}.{number}.{reference.name}" for number in range(1, op.most + 1)]
+            parted = {**cut_rows(value, names), **self._held_by(use.of)}
+            self._make(f"{of}.rows.{reference.name}", parted, (use.of.path, use.of.inside))
+            return names[use.number - 1]
+        if not isinstance(declared, dict) or value not in declared or use.number == op.most:
+            return value  # what is made outside of the block is made of the last batch
+        earlier, fields = f"batch_{use.number}.{value}", declared[value]
+        self._inputs[earlier] = {**(fields if isinstance(fields, dict) else {}), "of": value, "batch": use.number}
+        return earlier
+
+    def _held_by(self, container: Container) -> dict[str, Plain]:
+        """Return the fields of a container that hold for what its parts are made of."""
+        whole = self._ops[container.name]
+        assert isinstance(whole, dict)
+        fields = {key: each for key, each in whole.items() if key in ("mode", "dataset", "within")}
+        return {"mode": "train", **fields} if whole.get("batch") == "next" else fields
+
+    def _repeat(self, name: str, data: dict[str, Plain], use: Use, op: RepeatOp) -> dict[str, Plain]:
+        """Return an op as it is in an iteration: its draws have the rows of the iteration."""
+        assert use.of is not None
+        for message, path, help in check_repeated(name, data):
+            self._report("GS069", message, ("ops", name, *path), help=help)
+        if op.batch == "next":
+            return {"mode": "train", **data}
+        if op.batch != "split" or not draws_rows(data):
+            return data
+        if data["random"] == "permutation":
+            message = f"'{name}' permutes the rows of the batch, of which an iteration has a part"
+            self._report("GS069", message, ("ops", name, "random"), help="draw it outside, or write `batch: reuse`")
+        of, short = use.of.name, name.removeprefix(f"{use.name}.")
+        whole, names = f"{of}.whole.{short}", [f"{of}.{number}.{short}" for number in range(1, op.most + 1)]
+        fields = {key: each for key, each in data.items() if key not in ("after", "within")}
+        held, origin = self._held_by(use.of), self._origins[name]
+        self._make(whole, {**fields, **held}, origin)
+        self._make(f"{of}.rows.{short}", {**cut_rows(whole, names), **held}, origin)
+        self._drawn.add(name)
+        return data
+
     @property
     def _models(self) -> Mapping[str, Plain]:
         models = self._data.get("models")
@@ -295,81 +487,51 @@ class _Binder:
         if op is None or not isinstance(data, dict):
             return data
         for reference in op.references():
-            use, _, inner = reference.name.partition(".")
-            if use in self._scopes and reference.role not in ("op", "update"):
-                block = self._scopes[use].block
-                if inner not in block.outputs and use not in self._unsound:
-                    message = f"'{inner}' of '{use}' is not an output of its block"
-                    help = f"the block gives {enumerate_names(f'{use}.{each}' for each in block.outputs)}"
-                    label = did_you_mean(inner, block.outputs)
-                    if not inner:
-                        message = f"'{use}' uses a block, and is no value itself"
-                    self._report("GS065", message, ("ops", name, *reference.path), label=label, help=help)
+            self._check_kept(reference, name)
         return self._follow_uses(data)
 
+    def _check_kept(self, reference: Reference, name: str) -> None:
+        """Report a value that a block or a container keeps to itself."""
+        use, _, inner = reference.name.partition(".")
+        if use not in self._names or reference.role in ("op", "update") or use in self._unsound:
+            return
+        block = self._scopes[use].block if use in self._scopes else None
+        op = parse_op(self._ops[use])
+        outputs = list_outputs(op) if isinstance(op, RepeatOp | ChooseOp | SometimesOp) else ()
+        whose, verb = f"'{use}'", "holds other ops, and is no value itself"
+        if block is not None:
+            outputs, whose, verb = block.outputs, "its block", "uses a block, and is no value itself"
+        if inner not in outputs:
+            message = f"'{inner}' of '{use}' is not an output of {whose}" if inner else f"'{use}' {verb}"
+            gives = "the block gives" if block is not None else "it gives"
+            help = f"{gives} {enumerate_names(f'{use}.{each}' for each in outputs)}" if outputs else "add `outputs`"
+            label = did_you_mean(inner, outputs) if inner else ""
+            self._report("GS065", message, ("ops", name, *reference.path), label=label, help=help)
+
     def _follow_uses(self, data: dict[str, Plain]) -> dict[str, Plain]:
-        """Return an op that is after all ops of a use where it is after the use."""
-        uses = self._names
-        written = _listed(data.get("after") or [])
-        if uses.isdisjoint(each for each in written if isinstance(each, str)):
+        """Return an op that is after all ops of a use, or of the last iteration, where it is after these."""
+        written = listed(data.get("after"))
+        if self._names.isdisjoint(each for each in written if isinstance(each, str)):
             return data
         after: list[Plain] = []
         for each in written:
-            copies = [name for name in self._expansion.copies if each in uses and name.startswith(f"{each}.")]
-            after += [self._renamed.get(name, name) for name in copies if name not in uses] if each in uses else [each]
+            if not isinstance(each, str) or each not in self._names:
+                after.append(each)
+                continue
+            parts = [use.name for use in self._parts.get(each, ())]
+            starts = tuple(
+                f"{name}."
+                for name in (parts[-1:] if parts and self._containers[each].kind == "repeat" else parts or [each])
+            )
+            copies = [name for name in self._expansion.copies if name.startswith(starts)]
+            after += [
+                self._renamed.get(name, name)
+                for name in copies
+                if name not in self._names | self._drawn | self._unnamed
+            ]
         return {**data, "after": after}
 
     def _report(self, code: str, message: str, path: Path, *, help: str, label: str = "", at_key: bool = False) -> None:
         document = self._document
         span = document.key_span(path) if at_key else document.value_span(path)
         self._problems.append(Diagnostic(code=code, message=message, span=span, label=label, help=help))
-
-
-def parse_op(data: Plain) -> OpBase | None:
-    """Return an op; None for what is none, which is reported where all ops are read."""
-    if not isinstance(data, dict):
-        return None
-    kinds = find_kinds(data)
-    kind = UseOp if "use" in data and not kinds else KINDS.get(kinds[0]) if len(kinds) == 1 else None
-    try:
-        return None if kind is None else kind.model_validate(data)
-    except ValidationError:
-        return None
-
-
-def _put(data: dict[str, Plain], path: Path, value: Plain) -> dict[str, Plain]:
-    """Return an op with another value at a path; one that stands alone in place of a list is replaced itself."""
-
-    def put(node: Plain, rest: Path) -> Plain:
-        """Return a part of the op with the other value at the rest of the path."""
-        if not rest or isinstance(node, str):
-            return value
-        if isinstance(node, list):
-            items: list[Plain] = [put(each, rest[1:]) if index == rest[0] else each for index, each in enumerate(node)]
-            return items
-        assert isinstance(node, dict)
-        changed: dict[str, Plain] = {**node, str(rest[0]): put(node[str(rest[0])], rest[1:])}
-        return changed
-
-    found = put(data, path)
-    assert isinstance(found, dict)
-    return found
-
-
-def _rename(outputs: Plain, known: Mapping[str, str]) -> Plain:
-    """Return the outputs of an op under the names of its copy."""
-    match outputs:
-        case str():
-            return known.get(outputs, outputs)
-        case list():
-            return [_rename(each, known) for each in outputs]
-        case dict():
-            taps: dict[str, Plain] = {known.get(name, name): each for name, each in outputs.items()}
-            return taps
-        case _:
-            return outputs
-
-
-def _listed(value: Plain) -> list[Plain]:
-    """Return a list, or one name as a list of one."""
-    return value if isinstance(value, list) else [value]

@@ -1,5 +1,7 @@
 """Blocks become ops, first pass: every use of a block gets copies of its ops, named `use.op`.
 
+So does every iteration of an op that repeats its ops, and every alternative of one that chooses: `critic.2.op`.
+
 This takes two passes, because variables are replaced between them. :func:`copy_blocks` copies the ops of a block below
 the name of every use, with the constants that the use gives. :func:`graphspec.expand.bindings.bind_uses` then reads the
 copies and gives the names in them their meaning.
@@ -10,23 +12,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
 from graphspec.check.schema_errors import explain_validation
-from graphspec.declare.blocks import BlockSpec
+from graphspec.declare.blocks import CONTAINERS, BlockSpec, RepeatOp
 from graphspec.declare.graph import find_kinds
 from graphspec.declare.library import CALLS
 from graphspec.declare.ops.base import OpBase
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.limits import Limits
-from graphspec.read.interpolation import spell
+from graphspec.read.interpolation import interpolate, spell
 from graphspec.read.source import Document, Path, Place, Plain
 from graphspec.words import did_you_mean, enumerate_names
 
 STANDARD = Limits()
-COMMON = tuple(each for each in OpBase.model_fields if each != "doc")
+COMMON = tuple(each for each in OpBase.model_fields if each not in ("doc", "within"))
 """The fields of a use that hold for all ops of its block."""
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<name>[^{}]*)\}")
 
@@ -36,20 +38,39 @@ class _Blocks(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
-    """A use of a block: the path of its op as written, the name of its copy, and the block."""
+class Container:
+    """An op that holds its own ops, which it repeats or chooses between: its name, and its path as written."""
 
     name: str
     path: Path
-    block: str
+    kind: str
     inside: Use | None = None
-    """The use whose block holds this one."""
+    """The use or part that holds it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """A use of a block, or a part of a container: the path of its op as written, its name, and the block."""
+
+    name: str
+    path: Path
+    block: str = ""
+    inside: Use | None = None
+    """The use or part that holds this one."""
+    of: Container | None = None
+    """What this is a part of."""
+    number: int = 0
+    """Which part, from 1."""
+
+
+Origin: TypeAlias = tuple[Path, Use | None]
+"""Where the original of an op stands, and the innermost use that it is a copy for."""
 
 
 class Moved(Mapping[Path, Place]):
     """The places of a document with copies: those of a copy are where the original stands, and say who uses it."""
 
-    def __init__(self, places: Mapping[Path, Place], origins: Mapping[str, tuple[Path, Use]]) -> None:
+    def __init__(self, places: Mapping[Path, Place], origins: Mapping[str, Origin]) -> None:
         self._places = places
         self._origins = origins
 
@@ -58,9 +79,9 @@ class Moved(Mapping[Path, Place]):
         if found is None:
             return self._places[path]
         origin, use = found
-        given = (*use.path, *path[2:])
-        is_given = len(path) > 2 and path[2] in COMMON and (*origin, *path[2:]) not in self._places
-        place = self._places[given if is_given else (*origin, *path[2:])]
+        is_common = use is not None and len(path) > 2 and path[2] in COMMON
+        given = (*use.path, *path[2:]) if use is not None and is_common else origin
+        place = self._places[given if (*origin, *path[2:]) not in self._places and is_common else (*origin, *path[2:])]
         via = tuple(tell_use(each, self._places) for each in find_outer(use))
         key = None if place.key is None else replace(place.key, via=via)
         return Place(key=key, value=replace(place.value, via=via))
@@ -76,9 +97,12 @@ class Moved(Mapping[Path, Place]):
 
 
 def tell_use(use: Use, places: Mapping[Path, Place]) -> str:
-    """Return in words which op uses a block, and where."""
+    """Return in words which op uses a block, or which part of one it is, and where."""
     span = places[use.path].key
     assert span is not None
+    if use.of is not None:
+        noun = "iteration" if use.of.kind == "repeat" else "alternative"
+        return f"{noun} {use.number} of '{use.of.name}' at {span.place}"
     return f"'{use.name}' uses the block '{use.block}' at {span.place}"
 
 
@@ -96,9 +120,11 @@ class Expansion:
     document: Document
     uses: tuple[Use, ...] = ()
     """Outer ones first."""
+    containers: tuple[Container, ...] = ()
+    """Ops that hold their own ops; outer ones first."""
     copies: Mapping[str, Use] = field(default_factory=dict[str, Use])
     """By the name of every copied op: the use it is of."""
-    origins: Mapping[str, tuple[Path, Use]] = field(default_factory=dict[str, tuple[Path, Use]])
+    origins: Mapping[str, Origin] = field(default_factory=dict[str, "Origin"])
     """By the name of every copied op: where the original stands, and the use."""
     blocks: Mapping[str, BlockSpec] = field(default_factory=dict[str, BlockSpec])
     places: Mapping[Path, Place] = field(default_factory=dict[Path, Place])
@@ -116,7 +142,7 @@ def copy_blocks(document: Document, *, limits: Limits = STANDARD) -> Expansion:
     if not isinstance(data, dict) or not isinstance(ops, dict):  # reported where it is read
         rest = {key: each for key, each in data.items() if key != "blocks"} if isinstance(data, dict) else data
         return Expansion(document=replace(document, data=rest))
-    if not ("blocks" in data or _find_uses(ops)):
+    if not ("blocks" in data or find_holders(ops)):
         return Expansion(document=document)
     blocks = data.get("blocks", {})
     check_part(_Blocks, {"blocks": blocks}, document)
@@ -124,9 +150,14 @@ def copy_blocks(document: Document, *, limits: Limits = STANDARD) -> Expansion:
     return _Copier(document, blocks, limits).run(ops)
 
 
-def _find_uses(ops: Mapping[str, Plain]) -> list[str]:
-    """Return the ops that stand for blocks."""
-    return [name for name, op in ops.items() if isinstance(op, dict) and "use" in op and not find_kinds(op)]
+def find_holders(ops: Mapping[str, Plain]) -> list[str]:
+    """Return the ops that become others: uses of blocks, and containers."""
+    return [name for name, op in ops.items() if isinstance(op, dict) and find_holder(op) and not find_kinds(op)]
+
+
+def find_holder(op: Mapping[str, Plain]) -> str:
+    """Return the key by which an op becomes others; nothing where it does not."""
+    return next((key for key in CONTAINERS if key in op), "")
 
 
 def check_part(model: type[BaseModel], data: Mapping[str, Plain], document: Document) -> None:
@@ -147,16 +178,17 @@ class _Copier:
         self._nodes = 0
         self._ops: dict[str, Plain] = {}
         self._uses: list[Use] = []
+        self._containers: list[Container] = []
         self._copies: dict[str, Use] = {}
-        self._origins: dict[str, tuple[Path, Use]] = {}
+        self._origins: dict[str, Origin] = {}
 
     def run(self, ops: Mapping[str, Plain]) -> Expansion:
         """Return the document with the copies, each after its use."""
-        names = set(_find_uses(ops))
+        names = set(find_holders(ops))
         for name, op in ops.items():
             self._ops[name] = op
             if name in names:
-                self._copy_block(name, op, ("ops", name), None)
+                self._open(name, op, ("ops", name), None)
             called = op.get("call") if isinstance(op, dict) else None
             if isinstance(called, str) and called in self._blocks and called not in CALLS:
                 message = f"'{called}' is a block, and no function"
@@ -168,11 +200,49 @@ class _Copier:
         return Expansion(
             document=document,
             uses=tuple(self._uses),
+            containers=tuple(self._containers),
             copies=self._copies,
             origins=self._origins,
             blocks={name: BlockSpec.model_validate(each) for name, each in self._blocks.items()},
             places=self._document.places,
         )
+
+    def _open(self, name: str, op: Plain, path: Path, inside: Use | None) -> None:
+        """Copy the ops that an op becomes."""
+        assert isinstance(op, dict)
+        kind = find_holder(op)
+        if kind == "use":
+            self._copy_block(name, op, path, inside)
+            return
+        container = Container(name=name, path=path, kind=kind, inside=inside)
+        self._containers.append(container)
+        for number, place in enumerate(self._find_parts(op, container), start=1):
+            held: Plain = op
+            for key in place:
+                held = (
+                    held.get(str(key)) if isinstance(held, dict) else held[int(key)] if isinstance(held, list) else None
+                )
+            part = Use(name=f"{name}.{number}", path=path, inside=inside, of=container, number=number)
+            self._uses.append(part)  # what holds no ops is reported where its op is read
+            self._copy_ops(part, held if isinstance(held, dict) else {}, (*path, *place), {})
+
+    def _find_parts(self, op: Mapping[str, Plain], container: Container) -> list[Path]:
+        """Return where the ops of every part of a container stand below it."""
+        if container.kind == "choose":
+            listed = op["choose"]
+            return [("choose", index, "ops") for index in range(len(listed))] if isinstance(listed, list) else []
+        if container.kind == "sometimes":
+            return [("ops",), ("",)]  # the second has no ops
+        assert isinstance(self._document.data, dict)
+        # A number of iterations may be a variable, and there are as many copies: it is needed before all others.
+        held: dict[str, Plain] = {"vars": self._document.data.get("vars", {}), "repeat": op["repeat"]}
+        try:
+            found = interpolate(replace(self._document, data=held)).data
+            assert isinstance(found, dict)
+            count = RepeatOp.model_validate({"repeat": found["repeat"], "ops": op.get("ops")}).most
+        except (SpecError, ValidationError):
+            return [("ops",)]  # reported where the document, or the op, is read
+        return [("ops",)] * count
 
     def _copy_block(self, name: str, op: Plain, path: Path, inside: Use | None) -> None:
         """Copy the ops of the block that an op uses."""
@@ -184,7 +254,7 @@ class _Copier:
             message = f"there is no block '{block}'" if isinstance(block, str) else "`use` takes the name of a block"
             self._fail("GS062", message, (*path, "use"), label=label, help=known, use=inside)
         use = Use(name=name, path=path, block=block, inside=inside)
-        around = [each.block for each in find_outer(inside)]
+        around = [each.block for each in find_outer(inside) if each.block]
         if block in around:
             way = " -> ".join([*reversed(around[: around.index(block) + 1]), block])
             message = f"blocks use each other: {way}"
@@ -203,13 +273,17 @@ class _Copier:
         self._uses.append(use)
         ops = declared["ops"]
         assert isinstance(ops, dict)
-        names = set(_find_uses(ops))
+        self._copy_ops(use, ops, ("blocks", block, "ops"), constants)
+
+    def _copy_ops(self, use: Use, ops: Mapping[str, Plain], path: Path, constants: Mapping[str, Plain]) -> None:
+        """Copy ops that stand at a path, with constants in place of their names."""
+        names = set(find_holders(ops))
         for inner, each in ops.items():
-            copy, origin = f"{name}.{inner}", ("blocks", block, "ops", inner)
+            copy, origin = f"{use.name}.{inner}", (*path, inner)
             self._ops[copy] = made = self._replace(each, constants, origin)
             self._copies[copy], self._origins[copy] = use, (origin, use)
             if inner in names:
-                self._copy_block(copy, made, origin, use)
+                self._open(copy, made, origin, use)
 
     def _replace(self, value: Plain, constants: Mapping[str, Plain], path: Path) -> Plain:
         """Return a copy in which the constants of a block are replaced; variables stay as they are."""

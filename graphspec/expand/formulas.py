@@ -20,7 +20,8 @@ from graphspec.declare.formulas import DIFFERENTIATED, IN_CALLS, LOSS, FormulaOp
 from graphspec.declare.graph import find_kinds
 from graphspec.declare.library import CALLS, LOSSES
 from graphspec.diagnostics import Diagnostic, Span, SpecError
-from graphspec.expand.copies import check_part
+from graphspec.expand.copies import check_part, find_holder
+from graphspec.expand.plain import put
 from graphspec.limits import MOST_PROBLEMS
 from graphspec.read.arithmetic import FUNCTIONS, evaluate
 from graphspec.read.builder import SourceText
@@ -70,7 +71,7 @@ NUMERIC: Mapping[str, str] = {"minimum": "min", "maximum": "max"}
 """What calls of two values are for numbers."""
 CHAINED = ("+", "*")
 """Operators that one call has for several operands: `a + b + c`."""
-PASSED_ON = ("mode", "dataset", "after")
+PASSED_ON = ("mode", "dataset", "after", "within")
 """The common fields that all ops of an expression have; a clock is for the last one, which the others run for."""
 _NAME = re.compile(r"\s*([A-Za-z_]|\$\{[^{}]*\})(\w|\.|\$\{[^{}]*\})*\s*", re.ASCII)
 _INDICATOR = re.compile(r"[>|][-+0-9]*[ \t]*(#[^\n]*)?\n|['\"]")
@@ -136,10 +137,25 @@ def expand_formulas(document: Document) -> Document:
 
 
 def _has_formula(op: Plain) -> bool:
-    """Return whether an op is an expression, or has one where a loss is named."""
+    """Return whether an op is an expression, has one where a loss is named, or holds such an op."""
     if not isinstance(op, dict):
         return False
+    if any(_has_formula(each) for _, ops in find_held(op) for each in ops.values()):
+        return True
     return "expr" in op or any(kind in op and is_formula(op.get(key)) for kind, key in DIFFERENTIATED.items())
+
+
+def find_held(op: Mapping[str, Plain]) -> Iterator[tuple[Path, dict[str, Plain]]]:
+    """Yield the ops that an op holds, which it repeats or chooses between, with their path below it."""
+    if find_holder(op) in ("", "use") or find_kinds(op):
+        return
+    listed = op.get("choose")
+    choices = enumerate(listed) if isinstance(listed, list) else ()
+    places: dict[Path, Plain] = {("ops",): op.get("ops")}
+    places |= {("choose", at, "ops"): each.get("ops") for at, each in choices if isinstance(each, dict)}
+    for place, held in places.items():
+        if isinstance(held, dict):
+            yield place, held
 
 
 def is_formula(text: Plain) -> bool:
@@ -164,7 +180,7 @@ def _find_keys(data: Mapping[str, Plain], section: str) -> frozenset[str]:
 
 def _find_uses(ops: Mapping[str, Plain]) -> frozenset[str]:
     """Return the ops that use a block."""
-    return frozenset(name for name, op in ops.items() if isinstance(op, dict) and "use" in op)
+    return frozenset(name for name, op in ops.items() if isinstance(op, dict) and find_holder(op))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +244,7 @@ class _Expander:
         for name, op in ops.items():
             formula = self._find_formula(name, op)
             if formula is None:
-                found[name] = op
+                found[name] = self._expand_held(name, op) if isinstance(op, dict) else op
                 continue
             try:
                 self._expand(formula)
@@ -240,6 +256,19 @@ class _Expander:
                 assert isinstance(op, dict)
                 held: dict[str, Plain] = {**op, str(formula.path[-1]): formula.root}
                 found[name] = held
+        return found
+
+    def _expand_held(self, name: str, op: dict[str, Plain]) -> Plain:
+        """Return an op with the expressions of the ops that it holds expanded: these read everything outside, too."""
+        found: Plain = op
+        for place, ops in find_held(op):
+            if not any(map(_has_formula, ops.values())):
+                continue
+            values = self._known.values.union(_find_values({"ops": ops}, "ops"))
+            uses = self._known.uses | _find_uses(ops)
+            known, path = replace(self._known, values=values, uses=uses), (*self._path, name, *place)
+            made = _Expander(self._document, path, known, self._places, self._problems).run(ops)
+            found = put(found, place, made)
         return found
 
     def _find_formula(self, name: str, op: Plain) -> _Formula | None:
@@ -267,7 +296,8 @@ class _Expander:
         for key in (key for kind, key in DIFFERENTIATED.items() if kind in kinds):
             text = op.get(key)
             if isinstance(text, str) and is_formula(text):
-                return _Formula(holder=name, root=LOSS.format(name), text=text, path=(*path, key), given={})
+                given = {field: op[field] for field in ("within",) if field in op}
+                return _Formula(holder=name, root=LOSS.format(name), text=text, path=(*path, key), given=given)
         return None
 
     def _expand(self, formula: _Formula) -> None:

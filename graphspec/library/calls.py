@@ -308,6 +308,14 @@ def split(
     return apply_several("split", [x], {"sections": sections, "axis": axis}, fields, count_sections(sections))
 
 
+def split_rows(x: Operand, *, count: int, **fields: Unpack[Fields]) -> Value:
+    """Apply `split_rows`: cut into near-equal parts along the first axis, the larger ones first.
+
+    count: how many parts
+    """
+    return apply("split_rows", "call", [x], {"count": count}, fields)
+
+
 def gather(x: Operand, indices: Operand, *, axis: int | None = None, **fields: Unpack[Fields]) -> Value:
     """Apply `gather`: elements at the indices along an axis.
 
@@ -404,3 +412,8 @@ def lerp(a: Operand, b: Operand, weight: Operand, **fields: Unpack[Fields]) -> V
 def stop(x: Operand, **fields: Unpack[Fields]) -> Value:
     """Apply `stop`: x, as a constant for every gradient."""
     return apply("stop", "call", [x], {}, fields)
+
+
+def either(x: Operand, *more: Operand, **fields: Unpack[Fields]) -> Value:
+    """Apply `either`: the one of several values that there is in a step."""
+    return apply("either", "call", [x, *more], {}, fields)

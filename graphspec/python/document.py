@@ -6,8 +6,10 @@ import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import cast
 
+from graphspec.declare.blocks import CONTAINERS
 from graphspec.declare.fields import is_name
 from graphspec.declare.formulas import DIFFERENTIATED
 from graphspec.diagnostics import Span
@@ -42,6 +44,8 @@ class _Writer:
     names: dict[Entry, str] = field(default_factory=dict[Entry, str])
     results: dict[Entry, tuple[str, ...]] = field(default_factory=dict[Entry, "tuple[str, ...]"])
     places: dict[Path, Place] = field(default_factory=dict[Path, Place])
+    user: Entry | None = None
+    """The entry that is being written."""
 
     def write(self) -> Document:
         """Return the document."""
@@ -57,17 +61,46 @@ class _Writer:
         for entry in self.recorder.entries:
             if entry in self.inlined:
                 continue
-            section, name = data.setdefault(entry.section, {}), self.names[entry]
-            assert isinstance(section, dict)
+            self.user = entry
+            path = (*self._find_section(entry), self._localize(entry, self.names[entry]))
+            section: dict[str, Plain] = data
+            for key, following in pairwise(path):
+                if isinstance(key, str):
+                    found = section.setdefault(key, {})
+                    found = found[following] if isinstance(found, list) and isinstance(following, int) else found
+                    assert isinstance(found, dict)
+                    section = found
             fields = self._write_entry(entry)
-            section[name] = fields
-            path = (entry.section, name)
+            section[str(path[-1])] = fields
             self.places[path] = Place(key=entry.site.span, value=entry.site.span)
             self._place(path, fields, entry.site, entry.positional)
             if "expr" in fields:
                 self.places[*path, "expr"] = Place(key=entry.site.span, value=entry.site.span)
+        self.user = None
         texts = self.recorder.sources.texts
         return Document(file=first.file, text=texts.get(first.file, ""), data=data, places=self.places, others=texts)
+
+    def _find_section(self, entry: Entry) -> Path:
+        """Return where an entry is written: in its section, or in the op that holds it."""
+        if entry.holder is None:
+            return (entry.section,)
+        return (*self._find_section(entry.holder), self._localize(entry.holder, self.names[entry.holder]), *entry.part)
+
+    def _localize(self, entry: Entry, name: str) -> str:
+        """Return a name of an entry as the ops next to it, and those that they hold, write it."""
+        held = "" if entry.holder is None else f"{entry.holder.inner}{'.'.join(map(str, entry.part))}."
+        return name.removeprefix(held)
+
+    def _check_inside(self, entry: Entry) -> None:
+        """Raise ArgumentError where what is being written does not see an entry that another op holds."""
+        user, around = self.user, list[tuple[Entry | None, Path]]()
+        while user is not None:
+            around.append((user.holder, user.part))
+            user = user.holder
+        if entry.holder is not None and (entry.holder, entry.part) not in around and entry.holder is not self.user:
+            message = f"{Ref(self.recorder, entry)!r} is inside of '{entry.holder.name}'"
+            site = entry.site if self.user is None else self.user.site
+            raise self.recorder.error(site, message, f"take it out: `{entry.holder.name}.output(...)`")
 
     def _find_inlined(self) -> None:
         """Find the values that are used once, and there as a part of an expression."""
@@ -124,15 +157,26 @@ class _Writer:
                 self.results[entry] = tuple(number(f"{self.names[entry]}_value") for _ in entry.results)
 
     def _find_name(self, ref: Ref, *, op: bool = False) -> str:
-        """Return the name of a value, or of the op that gives it."""
+        """Return the name of a value, or of the op that gives it, as what is being written sees it."""
+        entry = ref.entry
+        self._check_inside(entry)
+        return self._localize(entry, self._find_whole(ref, op=op))
+
+    def _find_whole(self, ref: Ref, *, op: bool = False) -> str:
+        """Return the name of a value, or of the op that gives it, with all that it is inside of."""
         entry = ref.entry
         if op or ref.result is None:
             return self.names[entry]
+        if entry.kind in CONTAINERS and isinstance(ref.result, int):
+            outputs = entry.fields.get("outputs") or [*cast("Mapping[str, object]", entry.fields.get("else", {}))]
+            given = cast("list[object]", outputs)[ref.result]
+            own = self._localize(given.entry, self._find_whole(given)) if isinstance(given, Ref) else given
+            return f"{self.names[entry]}.{own}"
         if isinstance(ref.result, int):
             return self.results[entry][ref.result]
         loss = entry.fields.get("loss")
         if isinstance(loss, Value) and loss.entry not in self.inlined:
-            return self._find_name(loss)
+            return self._find_whole(loss)
         if isinstance(loss, str) and all(map(is_name, loss.split("."))):
             return loss
         return f"{self.names[entry]}.loss"
@@ -145,6 +189,8 @@ class _Writer:
                 fields[key] = write_formula(self._read(each.entry))
             else:
                 fields[key] = self._spell(each, entry.site, key)
+        if entry.kind in CONTAINERS and isinstance(outputs := fields.get("outputs"), list):
+            fields["outputs"] = [each for index, each in enumerate(outputs) if each not in outputs[:index]]
         if entry.results:
             given = entry.fields.get("outputs")
             listed = (

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Literal, TypeAlias, Unpack, cast, overload
 
 from graphspec.declare.compat import Compat
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.inputs import DType
 from graphspec.load import read_spec
+from graphspec.python.containers import Choose, Repeat, Sometimes
 from graphspec.python.document import Header, write_document
 from graphspec.python.randoms import Randoms
 from graphspec.python.records import Entry, Recorder, Ref, Section
@@ -103,6 +105,52 @@ class Graph(Randoms):
         <random later.noise>
         """
         return self._recorder.open(name)
+
+    def repeat(
+        self,
+        name: str,
+        times: int | Mapping[str, object],
+        *,
+        batch: Literal["reuse", "split", "next"] | None = None,
+        **fields: Unpack[Common],
+    ) -> Repeat:
+        """Repeat what is declared in a `with` statement; ``times`` may be a piecewise schedule.
+
+        >>> with g.repeat("passes", 2) as passes:
+        ...     again = g.update(net, loss=mse(net(x), y), name="again")
+        """
+        given: dict[str, object] = {"repeat": times, "ops": {}, "batch": batch, "name": name}
+        return Repeat(self._recorder, self._record("repeat", given, fields, ("name", "repeat")))
+
+    def choose(self, name: str, **fields: Unpack[Common]) -> Choose:
+        """Return a part of the step with alternatives, one of which runs: declare them in ``with views.when(0.5):``.
+
+        >>> views = g.choose("views")
+        >>> with views.when(1.0):
+        ...     seen = g.expr(-x, name="seen")
+        """
+        return Choose(self._recorder, self._record("choose", {"choose": [], "name": name}, fields, ("name",)))
+
+    def sometimes(
+        self, name: str, p: float, *, otherwise: Mapping[str, Value] | None = None, **fields: Unpack[Common]
+    ) -> Sometimes:
+        """Run what is declared in a `with` statement in some steps; in the others its outputs are what else is given.
+
+        >>> with g.sometimes("flip", 0.5, otherwise={"turned": x}) as flip:
+        ...     turned = g.expr(-x, name="turned")
+        >>> out = net(flip.output("turned"))
+        """
+        given: dict[str, object] = {"sometimes": p, "ops": {}, "else": otherwise, "name": name}
+        return Sometimes(self._recorder, self._record("sometimes", given, fields, ("name", "sometimes")))
+
+    def phases(self, *phases: Sequence[Op]) -> None:
+        """Put ops into groups: those of each come after all writers of the groups before.
+
+        >>> late = net(x, name="late")
+        >>> g.phases([step], [late])
+        """
+        fields = {**self._header.fields, "phases": [[*each] for each in phases]}
+        self._header = replace(self._header, fields=fields)
 
     def input(
         self, name: str | None = None, shape: Sequence[int | str] | None = None, dtype: DType | None = None

@@ -55,6 +55,10 @@ class Entry:
     """The name that it is assigned to."""
     scope: str = ""
     """What is put before its names."""
+    holder: Entry | None = None
+    """The op that holds it, which repeats it or chooses it."""
+    part: tuple[str | int, ...] = ()
+    """Where the ops that it is among stand below that."""
     results: tuple[str | None, ...] = ()
     """The names of several results, as far as they are known."""
     are_given: bool = False
@@ -68,6 +72,11 @@ class Entry:
     """Whether it is an op of its own in any case."""
     positional: tuple[str, ...] = ()
     """The fields that positional arguments are; those that follow are inputs."""
+
+    @property
+    def inner(self) -> str:
+        """Return what is put before the names of the ops that it holds, which no name in a document begins with."""
+        return f"{self.scope}{self.name}/"
 
     @property
     def is_text(self) -> bool:
@@ -89,11 +98,13 @@ class Recorder:
     sources: Sources = field(default_factory=Sources)
     entries: list[Entry] = field(default_factory=list[Entry])
     scope: str = ""
+    holder: Entry | None = None
+    part: tuple[str | int, ...] = ()
     _taken: dict[str, Site] = field(default_factory=dict[str, Site])
 
     def add(self, entry: Entry) -> Entry:
         """Record an entry; raise SpecError for a name that is taken, and for values of another graph."""
-        entry.scope = self.scope
+        entry.scope, entry.holder, entry.part = self.scope, self.holder, self.part
         for ref in find_refs([entry.fields, *(entry.formula.operands if entry.formula else ())], entry.site, self):
             self.require_own(ref, entry.site)
         for name in (entry.name, *(entry.results if entry.are_given else ())):
@@ -109,6 +120,16 @@ class Recorder:
             yield
         finally:
             self.scope = before
+
+    @contextmanager
+    def hold(self, entry: Entry, part: tuple[str | int, ...]) -> Generator[None]:
+        """Put all entries into an op until it is closed: their names are local, one set of them for each part."""
+        before = self.holder, self.part, self.scope
+        self.holder, self.part, self.scope = entry, part, f"{entry.inner}{'.'.join(map(str, part))}."
+        try:
+            yield
+        finally:
+            self.holder, self.part, self.scope = before
 
     def rename(self, entry: Entry, fields: dict[str, object], site: Site) -> None:
         """Make an op of its own of an expression."""

@@ -152,7 +152,9 @@ PI = "pi"
 CONSTANTS: Mapping[str, float] = {PI: math.pi}
 
 _TOKEN = re.compile(r"\$\{[^{}]*\}")
-_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.([A-Za-z_]\w*|[1-9][0-9]*))*", re.ASCII)
+_NUMBERED = re.compile(r"([A-Za-z_]\w*\.)([1-9][0-9]*)(?=\.[A-Za-z_])", re.ASCII)
+"""The part of a name with the number of an iteration, as in `critic.2.loss`, which is no name to Python."""
 
 
 def read_expression(text: str, grammar: Grammar) -> Expression:
@@ -161,9 +163,12 @@ def read_expression(text: str, grammar: Grammar) -> Expression:
         message = f"an expression has at most {LONGEST:,} characters, this one has {len(text):,}"
         raise ExpressionError(message, 0, len(text), "give a part of it a name of its own")
     # On one line and without indentation, so that it is read as if it stood in brackets. An interpolation is read as a
-    # name, or as a part of one.
+    # name, or as a part of one, and so is the number of an iteration.
     line = "".join(" " if each.isspace() else each for each in text)
-    masked = _TOKEN.sub(lambda found: "_" * len(found.group()), line) if grammar.has_options else line
+    masked = line
+    if grammar.has_options:
+        masked = _TOKEN.sub(lambda found: "_" * len(found.group()), line)
+        masked = _NUMBERED.sub(lambda found: found[1] + "_" * len(found[2]), masked)
     shift = len(line) - len(line.lstrip())
     try:
         tree = parse_expression(masked.strip())  # what Python warns of is refused below

@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never, cast
 
 from pydantic import JsonValue
 
-from graphspec.declare.blocks import UseOp
+from graphspec.declare.blocks import CONTAINERS
 from graphspec.declare.data import SOURCE_MEANINGS
 from graphspec.declare.equations import EQUATION_PATTERN
 from graphspec.declare.fields import NAME_PATTERN, OP_PATTERN, PATH_PATTERN
@@ -318,7 +318,8 @@ def build_schema() -> Json:
     common, curve = (cast("dict[str, JsonValue]", each["properties"]) for each in (op, schedule))
     kept = {name: item for name, item in common.items() if name not in ("schedule", "every", "start", "until")}
     definitions["ScheduleOp"] = {**op, "properties": {**curve, **kept}, "required": ["schedule"]}
-    for each in (UseOp, FormulaOp):  # they become ops: a finished spec has none
+    expanded = (*CONTAINERS.values(), FormulaOp)
+    for each in expanded:  # they become ops: a finished spec has none
         schema_of = _read(each.model_json_schema())
         others = cast("dict[str, Json]", schema_of.pop("$defs", {}))
         definitions = {**others, **definitions, each.__name__: schema_of}
@@ -329,14 +330,18 @@ def build_schema() -> Json:
     root = _each(_clean, schema)
     properties = cast("dict[str, Json]", root["properties"])
     for section in ("inputs", "models", "ops", "data"):
-        properties[section]["propertyNames"] = {"pattern": OP_PATTERN if section == "ops" else NAME_PATTERN}
+        has_dots = section in ("inputs", "ops")
+        properties[section]["propertyNames"] = {"pattern": OP_PATTERN if has_dots else NAME_PATTERN}
     kinds = cast("Json", properties["ops"]["additionalProperties"])["oneOf"]
-    uses: list[JsonValue] = [{"$ref": "#/$defs/UseOp"}, {"$ref": "#/$defs/FormulaOp"}]
+    uses: list[JsonValue] = [{"$ref": f"#/$defs/{each.__name__}"} for each in expanded]
     some: JsonValue = {"anyOf": [*cast("list[JsonValue]", kinds), *uses]}
     ops: Json = {**properties["ops"], "additionalProperties": some, "minProperties": 1}
     properties["ops"] = ops
     block = cast("dict[str, JsonValue]", whole["BlockSpec"]["properties"])
     block["ops"] = {**ops, "description": "Its ops. They name its inputs, each other, and models."}
+    for holder in ("RepeatOp", "Alternative", "SometimesOp"):
+        held = cast("dict[str, Json]", whole[holder]["properties"])
+        held["ops"] = {**ops, "description": held["ops"]["description"]}
     ordered: dict[str, JsonValue] = {name: whole[name] for name in sorted(whole)}
     head: Json = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Stepgraph graph spec"}
     return {**head, **_each(_accept_variables, root), "$defs": {**ordered, "Variable": {**_DEFINITIONS["Variable"]}}}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar, cast
 
 from graphspec.declare.base import Declaration
-from graphspec.declare.blocks import BlockSpec, UseOp
+from graphspec.declare.blocks import CONTAINERS, Alternative, BlockSpec
 from graphspec.declare.data import DataSource
 from graphspec.declare.formulas import FormulaOp
 from graphspec.declare.graph import EXPANDED, GraphSpec, find_kinds
@@ -30,6 +30,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "state": find_order(StateSpec),
     "models": find_order(ModelSpec),
     "blocks": find_order(BlockSpec),
+    "choose": find_order(Alternative),
     "data": find_order(DataSource, "source", "class", "path", "split", "columns", "args"),
 }
 """Sections that hold parts by name -> the keys of a part."""
@@ -63,13 +64,25 @@ def _sort_part(section: str, part: object) -> object:
     fields = cast("dict[str, object]", part)
     if section == "ops":
         kind = next(iter((*(key for key in EXPANDED if key in fields), *find_kinds(fields))), "")
-        declared = {"use": UseOp, "expr": FormulaOp, **KINDS}.get(kind, OpBase)
+        declared = {**CONTAINERS, "expr": FormulaOp, **KINDS}.get(kind, OpBase)
         own = (key for key in find_order(declared) if key not in OpBase.model_fields)
-        return _sort(fields, tuple(dict.fromkeys((kind, *own, *OpBase.model_fields))))
+        ordered = _sort(fields, tuple(dict.fromkeys((kind, *own, *OpBase.model_fields))))
+        return {key: _sort_held(key, each) for key, each in ordered.items()}
     if section == "data" and not fields.keys() & {"source", "class"}:  # several training sets
         return {name: _sort_part(section, each) for name, each in fields.items()}
     ordered = _sort(fields, _PARTS[section])
-    return {name: _sort_section(name, each) if section == "blocks" else each for name, each in ordered.items()}
+    return {name: _sort_section(name, each) if name == "ops" else each for name, each in ordered.items()}
+
+
+def _sort_held(key: str, value: object) -> object:
+    """Return the ops that an op holds with their keys in order."""
+    match value:
+        case dict() if key == "ops":
+            return _sort_section(key, cast("dict[str, object]", value))
+        case list() if key == "choose":
+            return [_sort_part("choose", each) for each in cast("list[object]", value)]
+        case _:
+            return value
 
 
 def _sort(fields: Mapping[str, V], order: Sequence[str]) -> dict[str, V]:

@@ -125,7 +125,9 @@ def _globals(context: EmitContext) -> Iterator[Global]:
         yield Global(name="random", value=syntax.call(kind, *map(syntax.name, dialect.random())))
     gates = {mode.mode: syntax.listing(_gate(gate) for gate in mode.gates) for mode in program.modes if mode.gates}
     if gates:
-        yield Global(name="gates", value=syntax.call("Gates", syntax.name("clock"), syntax.dictionary(gates)))
+        is_drawn = any(gate.draw for mode in program.modes for gate in mode.gates)
+        given = [syntax.name("clock"), syntax.dictionary(gates), *([syntax.name("seed")] if is_drawn else [])]
+        yield Global(name="gates", value=syntax.call("Gates", *given))
     yield from average_globals(context)
     for mode, metric in find_metrics(program):
         value, place = construct_metric(mode, metric, context), (metric.op, metric.place)
@@ -174,6 +176,7 @@ def _gate(gate: Gate) -> ast.expr:
     fields: dict[str, Plain] = {"clock": gate.clock, "every": gate.every, "start": gate.start, "until": gate.until}
     fields |= {"follows": gate.follows, "datasets": gate.datasets, "epoch": gate.epoch, "flush": gate.flush}
     fields |= {"first": gate.first, "last": gate.last, "counted": gate.counted}
+    fields |= {"draw": gate.draw, "low": gate.low, "high": gate.high}
     plain = {field.name: field.default for field in dataclasses.fields(Gate)}
     given = {key: syntax.literal(value) for key, value in fields.items() if value != plain[key]}
     return syntax.call("Gate", syntax.constant(gate.op), **given)

@@ -133,7 +133,8 @@ def column_names(place: Place) -> Mapping[str, Columns]:
                 "GS223", f"`columns` names the input {name!r}, which is not declared{meant}", "columns", name
             )
     needed = find_inputs(spec, place.dataset, find_role_modes(spec, place.role))
-    return {name: columns.get(name, name) for name in needed}
+    # Where a step takes several batches, each of them has the inputs that the last one has.
+    return {name: columns.get(name, name) for name in dict.fromkeys(spec.inputs[each].of or each for each in needed)}
 
 
 def fit(array: Array, declared: InputSpec, name: str, place: Place) -> Array:

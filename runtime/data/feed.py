@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 from pydantic import NonNegativeInt
 
+from graphspec.analysis.datasets import join_batches
 from graphspec.declare.data import TrainingSets
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
@@ -394,7 +395,84 @@ def draw(number: float, weights: Mapping[str, float]) -> str:
     return tuple(weights)[-1]
 
 
-AnyFeed: TypeAlias = Feed | TurnFeed
+@dataclass(slots=True, kw_only=True)
+class GroupFeed:
+    """Batches of a source for steps that take several of them.
+
+    An epoch has as many steps as it has whole groups of batches; the rest of it is left out. A position is one between
+    two steps, and that of the source.
+    """
+
+    feed: Feed
+    count: int
+    """How many batches a step takes."""
+
+    @property
+    def epoch(self) -> int:
+        """Return how many epochs have ended."""
+        return self.feed.epoch
+
+    @property
+    def index(self) -> int:
+        """Return how many steps have taken their batches from the epoch under way."""
+        return self.feed.index // self.count
+
+    @property
+    def taken(self) -> int:
+        """Return how many batches were taken in all."""
+        return self.feed.taken
+
+    @property
+    def parts(self) -> tuple[Feed, ...]:
+        """Return the feed of its source."""
+        return (self.feed,)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return notes for the user on the position that was restored."""
+        return self.feed.notes
+
+    @property
+    def length(self) -> int | None:
+        """Return how many steps an epoch has; None where only reading would show."""
+        return None if self.feed.length is None else self.feed.length // self.count
+
+    def next(self) -> Batch | None:
+        """Return the batches of the next step as one; None at the end of an epoch, after which the next one begins."""
+        batches: list[Batch] = []
+        while len(batches) < self.count:
+            batch = self.feed.next()
+            if batch is None:
+                return None
+            batches.append(batch)
+        return cast("Batch", join_batches(batches, self.feed.place.spec))
+
+    def first(self) -> Batch | None:
+        """Return the first batch of the run; the position stays."""
+        return self.feed.first()
+
+    def rows(self, batch: Batch) -> int:
+        """Return how many samples the batches of a step have, given one of them or all."""
+        return self.feed.rows(batch) * self.count
+
+    def attach(self, step: object) -> None:
+        """Pass the built step to a source that uses it."""
+        self.feed.attach(step)
+
+    def one_pass(self) -> Iterator[Batch]:
+        """Yield the batches of the first epoch one by one, for an evaluation."""
+        return self.feed.one_pass()
+
+    def state(self) -> Tree:
+        """Return the position in the source."""
+        return self.feed.state()
+
+    def restore(self, tree: Tree) -> None:
+        """Go to a saved position; raises SpecError (GS252) where the source has no such position."""
+        self.feed.restore(tree)
+
+
+AnyFeed: TypeAlias = Feed | TurnFeed | GroupFeed
 """The batches of a run."""
 
 
@@ -428,6 +506,7 @@ def open_feed(
 
     declared = spec.data.get(role)
     if not isinstance(declared, TrainingSets):
-        return _open(dataset)
+        feed = _open(dataset)
+        return GroupFeed(feed=feed, count=spec.batches) if role == "train" and spec.batches > 1 else feed
     feeds = {name: _open(name) for name in declared.sets}
     return TurnFeed(feeds=feeds, place=Place(spec=spec, role=role), seed=seed, mix=declared.mix)

@@ -34,7 +34,7 @@ class Label:
 
 def find_labels(plan: Plan) -> tuple[Label, ...]:
     """Return every use of an input as class numbers or indices, in any mode, each once."""
-    inputs = {name: name for name, declared in plan.spec.inputs.items() if declared.dtype in _WHOLE}
+    inputs = {name: declared.of or name for name, declared in plan.spec.inputs.items() if declared.dtype in _WHOLE}
     """The values that have the elements of an input, and that input."""
     found: dict[Label, None] = {}
     for mode in plan.program.modes:
@@ -124,7 +124,8 @@ class Inspector:
     @classmethod
     def of(cls, plan: Plan, role: str = "train", dataset: str | None = None) -> Inspector:
         """Return the inspector of a plan's inputs; ``plan`` is best that of the built step, which knows most sizes."""
-        floats = tuple(name for name, declared in plan.spec.inputs.items() if declared.dtype in _FLOATS)
+        inputs = plan.spec.inputs.items()
+        floats = tuple(name for name, declared in inputs if declared.dtype in _FLOATS and declared.of is None)
         labels = find_labels(plan)
         notes = [f"check_data: finite values in {', '.join(floats)}"] if floats else []
         for label in labels:

@@ -294,7 +294,8 @@ def find_length(spec: GraphSpec, role: str, directory: Path | None = None) -> in
     train = spec.data.get(role)
     if isinstance(train, TrainingSets):
         return count_turns({name: _find_length(spec, role, name, directory) for name in train.sets}, train.mix)
-    return _find_length(spec, role, None, directory)
+    length = _find_length(spec, role, None, directory)
+    return length if length is None or role != "train" else length // spec.batches
 
 
 def count_turns(lengths: Mapping[str, int | None], mix: Mapping[str, float] | None) -> int | None:

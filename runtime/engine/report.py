@@ -185,6 +185,8 @@ def _format_reason(gate: Gate | None, step: int, gated: frozenset[str], program:
         return f"it takes the gradients of {gate.every} steps"
     free = gated | ({name for each in program.functions for name in each.active} - {each.op for each in program.gates})
     missing = [group for group in gate.follows if free.isdisjoint(group)]
+    if missing and any((each.op,) == missing[0] and each.draw for each in program.gates):
+        return f"it is in {_join(missing[0])}, which was not drawn"
     if missing:
         return f"it follows {_join(missing[0])}, which did not fire"
     followed = " and ".join(_join(group) for group in gate.follows)

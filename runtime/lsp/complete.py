@@ -13,15 +13,15 @@ from graphspec.declare.formulas import DIFFERENTIATED
 from graphspec.declare.graph import find_kinds
 from graphspec.declare.library import CALLS, LOSSES, Signature
 from graphspec.declare.ops.base import Role
-from graphspec.expand.bindings import parse_op
 from graphspec.expand.copies import COMMON
 from graphspec.expand.formulas import is_formula
+from graphspec.expand.parsed import parse_op
 from graphspec.read.arithmetic import FUNCTIONS
 from graphspec.read.expressions import PI
 from graphspec.read.source import Path, Plain
 from runtime.lsp.cursor import MARK, Cursor, find_cursors
 from runtime.lsp.keys import find_keys, find_words
-from runtime.lsp.names import TRAIN, Names, find_names
+from runtime.lsp.names import TRAIN, Names, find_names, hold_scope
 from runtime.lsp.snapshot import Snapshot
 
 Kind: TypeAlias = Literal["key", "word", "name", "model", "variable", "function", "block", "option"]
@@ -129,16 +129,28 @@ def _suggest(cursor: Cursor, names: Names) -> Iterator[Suggestion]:
 
 
 def find_scope(path: Path) -> str:
-    """Return the block that a path is in; nothing for the document."""
-    return str(path[1]) if len(path) > 1 and path[0] == "blocks" else ""
+    """Return the scope of the names at a path: of a block, or of what an op holds; nothing for the document."""
+    scope = str(path[1]) if len(path) > 1 and path[0] == "blocks" else ""
+    for op in _find_ops(path)[:-1]:
+        scope = hold_scope(scope, str(op[-1]))
+    return scope
 
 
 def find_op(path: Path) -> Path | None:
-    """Return the path of the op that a path is in."""
-    for depth in (2, 4):
-        if len(path) > depth and path[depth - 2] == "ops" and path[0] == ("ops" if depth == 2 else "blocks"):
-            return path[:depth]
-    return None
+    """Return the path of the op that a path is in, the innermost one."""
+    found = [op for op in _find_ops(path) if len(path) > len(op)]
+    return found[-1] if found else None
+
+
+def _find_ops(path: Path) -> list[Path]:
+    """Return the paths of the ops that a path is in, or is the place of; the outer ones first."""
+    at = 2 if path[:1] == ("blocks",) else 0
+    found: list[Path] = []
+    while path[at : at + 1] == ("ops",) and len(path) > at + 1:
+        at += 2
+        found.append(path[:at])
+        at += 2 if path[at : at + 1] == ("choose",) else 0
+    return found
 
 
 def is_expression(cursor: Cursor) -> bool:

@@ -79,7 +79,9 @@ def _drop_mark(value: Plain) -> Plain:
 def _describe_symbol(declared: Declared, snapshot: Snapshot) -> str:
     """Return what a name is, as the text declares it."""
     symbol = declared.symbol
-    inside = f" of the block `{symbol.scope}`" if symbol.scope else ""
+    holder = symbol.scope.rpartition("/")[2]
+    what = "" if "/" in symbol.scope else "the block "
+    inside = f" of {what}`{holder}`" if symbol.scope else ""
     match symbol.space:
         case "variable":
             written = None if snapshot.document is None else look(snapshot.document.data, declared.path)
@@ -140,7 +142,8 @@ def find_instances(symbol: Symbol, names: Names) -> Iterator[str]:
         return
     for use, block in names.uses.items():
         if block == symbol.scope:
-            yield from (f"{prefix}.{symbol.name}" for prefix in find_instances(use, names))
+            first = ".1" if block in names.around else ""  # of iterations and alternatives
+            yield from (f"{prefix}{first}.{symbol.name}" for prefix in find_instances(use, names))
 
 
 def _describe_value(name: str, plan: Plan) -> Iterator[str]:

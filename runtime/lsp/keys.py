@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TypeAlias, cast
 
+from graphspec.declare.blocks import CONTAINERS
 from graphspec.declare.graph import find_kinds
 from graphspec.declare.ops import KINDS
 from graphspec.read.source import Path, Plain
@@ -16,7 +17,7 @@ from runtime.lsp.cursor import MARK
 from runtime.lsp.names import look
 
 Node: TypeAlias = Mapping[str, object]
-_SPECIAL = {"use": "UseOp", "expr": "FormulaOp"}
+_SPECIAL = {**{key: kind.__name__ for key, kind in CONTAINERS.items()}, "expr": "FormulaOp"}
 _OPS = frozenset({*(kind.__name__ for kind in KINDS.values()), *_SPECIAL.values()})
 
 

@@ -20,8 +20,8 @@ from graphspec.declare.formulas import DIFFERENTIATED, FormulaOp
 from graphspec.declare.graph import find_kinds
 from graphspec.declare.ops.base import OpBase
 from graphspec.diagnostics import Span
-from graphspec.expand.bindings import parse_op
-from graphspec.expand.formulas import is_formula, place_characters
+from graphspec.expand.formulas import find_held, is_formula, place_characters
+from graphspec.expand.parsed import parse_op
 from graphspec.read.builder import SourceText
 from graphspec.read.expressions import VALUES, ExpressionError, read_expression
 from graphspec.read.expressions import find_names as find_operands
@@ -83,7 +83,9 @@ class Names:
     uses: Mapping[Symbol, str] = field(default_factory=dict[Symbol, str])
     """By op: the block that it uses."""
     outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """By block: the values that others may read."""
+    """By block, or by the scope of what an op holds: the values that others may read."""
+    around: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By the scope of what an op holds: the scope of that op, whose names are seen inside, too."""
 
     def at(self, file: str, line: int, column: int) -> Mention | None:
         """Return the mention at a place, the end of its word included."""
@@ -100,8 +102,11 @@ class Names:
 
     def offer(self, facets: Collection[Facet], scope: str) -> Iterator[tuple[str, Declared]]:
         """Yield every name that an op of the document, or of a block, may mention as one of some facets."""
+        seen = [scope]
+        while seen[-1] in self.around:
+            seen.append(self.around[seen[-1]])
         for symbol, each in self.declared.items():
-            inside = symbol.scope == scope or (not symbol.scope and not _SHARED.isdisjoint(each.facets))
+            inside = symbol.scope in seen or (not symbol.scope and not _SHARED.isdisjoint(each.facets))
             if symbol.space != "name" or not inside:
                 continue
             if not set(facets).isdisjoint(each.facets):
@@ -113,6 +118,11 @@ class Names:
 
 
 NOTHING = Names(declared={})
+
+
+def hold_scope(scope: str, op: str) -> str:
+    """Return the scope of the names that an op holds, which no block has for a name."""
+    return f"{scope}/{op}"
 
 
 def look(value: Plain, path: Path) -> Plain:
@@ -151,6 +161,7 @@ class _Collector:
         self._hidden: set[Symbol] = set()
         self._uses: dict[Symbol, str] = {}
         self._outputs: dict[str, tuple[str, ...]] = {}
+        self._around: dict[str, str] = {}
 
     def run(self) -> Names:
         """Return what is found."""
@@ -167,10 +178,9 @@ class _Collector:
             for path, name in self._list("blocks", block, "inputs"):
                 self._declare(Symbol("name", name, block), ("input",), path, is_key=False)
             self._outputs[block] = tuple(name for _, name in self._list("blocks", block, "outputs"))
-        found = [(("ops", name), op, "") for name, op in self._declare_ops(("ops",), "")]
+        found = [*self._declare_ops(("ops",), "")]
         for block in self._keys("blocks"):
-            ops: Path = ("blocks", block, "ops")
-            found += [((*ops, name), op, block) for name, op in self._declare_ops(ops, block)]
+            found += self._declare_ops(("blocks", block, "ops"), block)
         for path, op, scope in found:
             self._visit_op(path, op, scope)
         self._visit_document()
@@ -181,13 +191,14 @@ class _Collector:
             hidden=frozenset(self._hidden),
             uses=self._uses,
             outputs=self._outputs,
+            around=self._around,
         )
 
     def _get(self, *path: str | int) -> Plain:
         """Return what stands at a path; None where nothing does."""
         return look(self._document.data, path)
 
-    def _keys(self, *path: str) -> tuple[str, ...]:
+    def _keys(self, *path: str | int) -> tuple[str, ...]:
         found = self._get(*path)
         return tuple(found) if isinstance(found, dict) else ()
 
@@ -204,15 +215,15 @@ class _Collector:
         found = Declared(symbol=symbol, facets=facets, path=path, span=span, whole=whole, op=op)
         self._declared.setdefault(symbol, found)
 
-    def _list(self, *path: str) -> list[tuple[Path, str]]:
+    def _list(self, *path: str | int) -> list[tuple[Path, str]]:
         """Return the names of a list, or the one that stands in its place, with their paths."""
         found = self._get(*path)
         if isinstance(found, list):
             return [((*path, index), each) for index, each in enumerate(found) if isinstance(each, str)]
         return [(path, found)] if isinstance(found, str) else []
 
-    def _declare_ops(self, path: Path, scope: str) -> Iterator[tuple[str, OpBase]]:
-        """Declare the ops at a path, and their values; yield those that can be read."""
+    def _declare_ops(self, path: Path, scope: str) -> Iterator[tuple[Path, OpBase, str]]:
+        """Declare the ops at a path, those that they hold, and their values; yield those that can be read."""
         written = self._get(*path)
         for name, data in written.items() if isinstance(written, dict) else ():
             symbol, op = Symbol("name", name, scope), self._parse(data, scope)
@@ -223,6 +234,18 @@ class _Collector:
                 continue
             if isinstance(op, UseOp):
                 self._uses[symbol] = op.use
+            held = [*find_held(data)] if isinstance(data, dict) else []
+            if held:
+                inside = hold_scope(scope, name)
+                self._around[inside], self._uses[symbol] = scope, inside
+                for place, _ in held:
+                    yield from self._declare_ops((*path, name, *place), inside)
+                listed = self._list(*path, name, "outputs")
+                self._outputs[inside] = tuple(each for _, each in listed) or self._keys(*path, name, "else")
+                for place, each in listed:
+                    self._mention_value(each, place, inside)
+                yield (*path, name), op, scope
+                continue
             outputs = data.get("outputs") if isinstance(data, dict) else None
             listed = outputs if isinstance(outputs, list) else [outputs]
             for index, each in enumerate(listed):
@@ -234,7 +257,7 @@ class _Collector:
                         self._declare(known, ("value",), inside, op=op, is_key=isinstance(each, dict))
                     else:
                         self._mention(known, inside, is_key=isinstance(each, dict))
-            yield name, op
+            yield (*path, name), op, scope
 
     def _parse(self, data: Plain, scope: str) -> OpBase | None:
         """Return an op, as far as it can be read: keys that are wrong are left out."""
@@ -257,7 +280,7 @@ class _Collector:
                 if found is None or found["name"] is None:
                     return value
                 name = found["name"]
-                constant = self._get("blocks", scope, "args", name) if scope else None
+                constant = self._get("blocks", scope.partition("/")[0], "args", name) if scope else None
                 constant = self._get("vars", name) if constant is None else constant
                 is_known = constant is not None and not (isinstance(constant, str) and "${" in constant)
                 return constant if is_known else 1
@@ -385,7 +408,9 @@ class _Collector:
 
     def _find(self, space: Space, name: str, scope: str) -> Symbol:
         own = Symbol(space, name, scope)
-        return own if own in self._declared else Symbol(space, name)
+        if own in self._declared or not scope:
+            return own if own in self._declared else Symbol(space, name)
+        return self._find(space, name, self._around.get(scope, ""))
 
     def _spell(self, path: Path, name: str, *, is_key: bool = False, before: str = "") -> Span | None:
         """Return where a key or a value spells a name, without quotes; None where it does not."""

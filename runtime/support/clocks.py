@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -46,6 +47,7 @@ class Gate:
     and counts; none are named: on all. On the clock ``epochs`` it fires at the last of so many steps; a gate that
     counts begins anew with each ``epoch``, and with ``flush`` fires at its end if it has counted anything. One with
     ``first`` or ``last`` is closed before the first and after the last step in which an op of ``counted`` took place.
+    One with a ``draw`` is open in the steps whose number, drawn for that, is at least ``low`` and less than ``high``.
     """
 
     op: str
@@ -60,13 +62,16 @@ class Gate:
     first: int | None = None
     last: int | None = None
     counted: tuple[str, ...] = ()
+    draw: str = ""
+    low: float = 0.0
+    high: float = 1.0
 
 
 class Gates:
     """The gates of every mode, each after those it follows, with what was counted in the finished steps."""
 
-    def __init__(self, clock: Clock, gates: Mapping[str, Sequence[Gate]]) -> None:
-        self.clock, self.gates = clock, gates
+    def __init__(self, clock: Clock, gates: Mapping[str, Sequence[Gate]], seed: int = 0) -> None:
+        self.clock, self.gates, self.seed = clock, gates, seed
         self.counts = {mode: {gate.op: 0 for gate in listed} for mode, listed in gates.items()}
         self.applied = {mode: {gate.op: 0 for gate in listed if gate.counted} for mode, listed in gates.items()}
         self.watched = {gate.op for listed in gates.values() for gate in listed if gate.clock == "averaged"}
@@ -132,8 +137,19 @@ class Gates:
             now = applied + has_fired(gate.counted, fired, gated)  # its last one may be what it admits
             if now < (gate.first or 0) or (gate.last is not None and applied >= gate.last):
                 return False
+        if (
+            gate.draw
+            and not gate.low <= draw_number(self.seed, self.clock.mode, self.clock.step, gate.draw) < gate.high
+        ):
+            return False
         is_timed = (gate.start or 0) <= self.clock.step <= (gate.until or self.clock.step)
         return is_timed and (not gate.datasets or dataset in gate.datasets)
+
+
+def draw_number(seed: int, mode: str, step: int, name: str) -> float:
+    """Return the number from 0 up to 1 that is drawn for a step of a mode, the same on every machine."""
+    key = f"{seed}/{mode}/{step}/{name}".encode()
+    return int.from_bytes(hashlib.blake2b(key, digest_size=6).digest(), "big") / 2**48
 
 
 def has_fired(group: Sequence[str], fired: Sequence[str], gated: Container[str]) -> bool:

@@ -162,7 +162,7 @@ def test_a_name_that_is_no_op_of_its_own_is_explained_by_those_that_are():
     assert plan.explain("a.far.1") == plan.explain("a.far")
     assert plan.explain("a") == "\n".join(map(plan.explain, ("a.out", "a.far")))
     for name, words in {
-        "a": "'a' uses a block: name one of its ops, a.out, a.far",
+        "a": "'a' becomes several ops: name one of them, a.out, a.far",
         "center": "'center' is a state of centered, and no op; the ops that name it: a.far, moved, move",
     }.items():
         with pytest.raises(KeyError) as caught:

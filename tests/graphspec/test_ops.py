@@ -176,9 +176,6 @@ def test_a_malformed_op_is_reported_where_it_is_malformed(small, find, line, cod
 @pytest.mark.parametrize(
     "line",
     [
-        "a: {«repeat»: 3, ops: {}}",
-        "a: {«choose»: []}",
-        "a: {«sometimes»: 0.5}",
         "a: {call: «all_gather», inputs: x}",
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,6 +10,7 @@ from fractions import Fraction
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CopyOp, EmaOp, Op, UpdateOp
+from graphspec.declare.parts import Part
 from tests.oracle.meaning import WRITERS, Meaning
 
 
@@ -49,6 +51,7 @@ class Clocks:
         self.gathering, self.counted = set(), []
         for name in meaning.gated():
             is_inside = meaning.takes(name) and self._is_inside(name, meaning, step, admitted)
+            is_inside = is_inside and all(is_open(part, meaning, step) for part in meaning.ops[name].within)
             if is_inside and self._is_due(name, meaning, step, admitted):
                 admitted |= {name} if self._is_full(name, meaning) else set()
             if step % self.pace.epoch == 0 and name in meaning.accumulating:
@@ -153,6 +156,15 @@ class Clocks:
         if op.until is not None and op.until.unit == "updates":
             return self._first(op) <= step and written < op.until.count
         return self._first(op) <= step <= (last_step(op.until, self.pace) if op.until is not None else step)
+
+
+def is_open(part: Part, meaning: Meaning, step: int) -> bool:
+    """Return whether an iteration or alternative runs in a step: by its steps, or by a number that is drawn for it."""
+    if part.choose is None:
+        return (part.start or 1) <= step <= (step if part.until is None else part.until)
+    word = f"{meaning.spec.seed}/{meaning.mode}/{step}/{part.choose}"
+    number = int(hashlib.blake2b(word.encode(), digest_size=6).hexdigest(), 16) / 16**12
+    return part.low <= number < part.high
 
 
 def first_step(start: Duration, pace: Pace) -> int:

@@ -113,6 +113,13 @@ def split(n: Numbers, x: Array, sections: int | Sequence[int] = 1, axis: int = 1
     return [_cut(x, end - size, end, axis) for size, end in zip(sizes, ends, strict=True)]
 
 
+def split_rows(n: Numbers, x: Array, count: int = 1) -> list[Array]:
+    """Return parts of the rows, of which the first have one more where they cannot be equal."""
+    rows, axis = x.shape[beyond(0)], beyond(0)
+    ends = [sum(rows // count + (each < rows % count) for each in range(number + 1)) for number in range(count)]
+    return [_cut(x, start, end, axis) for start, end in zip([0, *ends], ends, strict=False)]
+
+
 def _cut(x: Array, start: int, stop: int | None, axis: int) -> Array:
     return x[(*[slice(None)] * axis, slice(start, stop))]
 
@@ -306,6 +313,7 @@ CALLS: Mapping[str, Function] = {
     "concat": concat,
     "stack": stack,
     "split": split,
+    "split_rows": split_rows,
     "slice": lambda n, x, start=0, stop=None, axis=1: _cut(x, start, stop, beyond(axis) % x.ndim),
     "subscript": subscript,
     "gather": lambda n, x, indices, axis=1: n.pick(x, indices, beyond(axis)),
@@ -319,6 +327,7 @@ CALLS: Mapping[str, Function] = {
     "where": where,
     "lerp": lambda n, a, b, weight: _mix(*n.align(a, b, weight)),
     "stop": lambda n, x: x,
+    "either": lambda n, x: x,
     **users.CALLS,
 }
 

@@ -195,8 +195,27 @@ class Meaning:
             if isinstance(op, EmaOp | CopyOp):
                 source = op.ema if isinstance(op, EmaOp) else op.copy_
                 cells = {*self.storages.cells(source), f"{source}.buffers"}
-                pairs |= {(other, name) for other in self.ops if self.writes(other) & cells}
+                pairs |= {(other, name) for other in self._find_followed(name, cells)}
         return pairs
+
+    def _find_followed(self, name: str, cells: set[str]) -> list[str]:
+        """Return the writers that an average or copy comes after: in an iteration those in it, else no later ones."""
+        writers = [other for other in self.ops if other != name and self.writes(other) & cells]
+        mine = [part.name for part in self.ops[name].within if part.repeat]
+        around = {other: [part.name for part in self.ops[other].within if part.repeat] for other in writers}
+        inside = [other for other in writers if mine and around[other][: len(mine)] == mine]
+        later = {other for other in writers if self._is_later(self.ops[other], self.ops[name])}
+        return inside or [other for other in writers if other not in later]
+
+    def _is_later(self, one: Op, other: Op) -> bool:
+        """Return whether an op is of a later iteration than another, of the outermost op that repeats both."""
+        pairs = [(a, b) for a, b in zip(one.within, other.within, strict=False) if a.name != b.name]
+        return (
+            bool(pairs)
+            and pairs[0][0].repeat is not None
+            and pairs[0][0].repeat == pairs[0][1].repeat
+            and (pairs[0][0].number > pairs[0][1].number)
+        )
 
     # ------------------------------------------------------------ what fires
 
@@ -223,7 +242,7 @@ class Meaning:
             name = pending.pop()
             if name not in found:
                 found.add(name)
-                left_out = absent if self.is_sum(name) else frozenset()
+                left_out = absent if self.is_loose(name) else frozenset()
                 is_late = name in self.accumulating and name not in gathering
                 pending.extend(other for other in self.inputs[name] if other not in left_out and not is_late)
         return [name for name in self.ops if name in found]
@@ -256,11 +275,16 @@ class Meaning:
         op = self.ops[name]
         return isinstance(op, CallOp) and op.call.name("torch") == "add"
 
+    def is_loose(self, name: str) -> bool:
+        """Return whether an op does without what is not there: a sum, or an output of parts."""
+        op = self.ops[name]
+        return isinstance(op, CallOp) and op.call.name("torch") in ("add", "stack", "either")
+
     def _is_absent(self, name: str, admitted: frozenset[str]) -> bool:
-        """Return whether an op is a term that its clock does not admit, or a sum of such terms alone."""
-        if isinstance(self.ops[name], LossOp):
+        """Return whether an op is a term that its clock does not admit, of a part that does not run, or of such."""
+        if isinstance(self.ops[name], LossOp) or any(part.is_gated for part in self.ops[name].within):
             return name not in admitted
-        terms = self.inputs[name] if self.is_sum(name) else ()
+        terms = self.inputs[name] if self.is_loose(name) else ()
         return bool(terms) and all(self._is_absent(term, admitted) for term in terms)
 
     @cached_property

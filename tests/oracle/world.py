@@ -179,7 +179,9 @@ class World:
 
     def _call(self, reader: str, op: CallOp) -> Array | list[Array]:
         name = op.call.name("torch")
-        present = [one for _, one in op.inputs.items() if not (name == "add" and self.is_absent(one))]
+        present = [
+            one for _, one in op.inputs.items() if not (name in ("add", "stack", "either") and self.is_absent(one))
+        ]
         operands = [self.operand(one, reader) for one in present]
         if name == "argmax":
             axis = op.args.get("axis", 1)

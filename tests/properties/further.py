@@ -24,6 +24,7 @@ from tests.properties.micro_batches import split_batch
 from tests.properties.moved import move_rows
 from tests.properties.opened import add_open_losses
 from tests.properties.overflow import add_overflow
+from tests.properties.parted import add_parts
 from tests.properties.ported import port
 from tests.properties.precise import add_precision
 from tests.properties.scheduled import add_schedules
@@ -66,6 +67,8 @@ FURTHER: tuple[Callable[[Draft], None], ...] = (
 What looks at whole losses comes last.
 """
 LATEST: tuple[Callable[[Draft], None], ...] = (add_open_losses, fold_values, add_slopes)
+PARTED = 0.08
+"""The share of the drafts with a part that is repeated or chosen."""
 NEWEST: tuple[Callable[[Draft], None], ...] = (move_rows, share_modules, keep_terms)
 
 
@@ -84,6 +87,12 @@ def add_latest(draft: Draft) -> None:
     if draft.chance(0.25):
         for add in draft.random.sample(LATEST, draft.random.choice([1, 1, 2])):
             add(draft)
+
+
+def add_last(draft: Draft) -> None:
+    """Add a part that is repeated or chosen to some drafts."""
+    if draft.chance(PARTED):
+        add_parts(draft)
 
 
 def add_newest(draft: Draft) -> None:

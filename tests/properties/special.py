@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from tests.properties.special_endings import ENDING
 from tests.properties.special_moved import MOVED
 from tests.properties.special_overflow import OVERFLOWING
+from tests.properties.special_parted import PARTED
 from tests.properties.specs import base_spec
 
 LINEAR = [{"linear": 3}, "tanh", {"linear": 3}]
@@ -385,6 +386,7 @@ SPECIAL: Mapping[str, dict] = {
     **OVERFLOWING,
     **ENDING,
     **MOVED,
+    **PARTED,
 }
 
 

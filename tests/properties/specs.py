@@ -9,7 +9,7 @@ from tests.properties.additions import add_more
 from tests.properties.averages import vary_averages
 from tests.properties.causality import is_circular
 from tests.properties.followers import add_followers
-from tests.properties.further import add_further, add_later, add_latest, add_library_parts, add_newest
+from tests.properties.further import add_further, add_last, add_later, add_latest, add_library_parts, add_newest
 from tests.properties.models import has_buffers, random_layers
 from tests.properties.optimizers import random_optimizer
 from tests.properties.updates import add_updates
@@ -184,6 +184,8 @@ class Draft:
             vary_averages(self)
             self.random = Random(repr(self.ops))
             names, outputs = self._add(add_later, names, outputs)
+            self.random = Random(f"{self.ops!r} parts")
+            names, outputs = self._add(add_last, names, outputs)
         shape = {"shape": ["batch", self.size]}
         document = {
             "graphspec": 1,
@@ -208,6 +210,8 @@ class Draft:
         for name in added:
             names.insert(self.random.randint(0, len(names)), name)
         shown = [name for name in added if {"forward", "loss", "random"} & self.ops[name].keys()]
+        shown = [name for name in shown if "within" not in self.ops[name]]
+        shown += [name for name in added if name == "part.seen"]
         shown = [name for name in shown if not {"update", "outputs"} & self.ops[name].keys() and self.chance(0.3)]
         return names, [*outputs, *shown]
 

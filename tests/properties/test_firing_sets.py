@@ -42,7 +42,7 @@ class Walk:
     met: set[str] = field(default_factory=set)
     """The functions that were called."""
     is_whole: bool = True
-    """All steps were walked, there is one order of batches alone, and no write may be held."""
+    """All steps were walked, there is one order of batches alone, nothing is drawn, and no write may be held."""
 
 
 def walk(plan: Plan, epoch: int, random: Random) -> Walk:
@@ -59,11 +59,12 @@ def walk(plan: Plan, epoch: int, random: Random) -> Walk:
     }
     meanings = {name: Meaning(plan.spec, "train", name) for name in find_datasets(plan.spec) or ("",)}
     oracle, clock = Clocks(OraclePace(epoch=epoch, rows=ROWS)), clocks.Clock()
-    running = clocks.Gates(clock, {"train": [clocks.Gate(**asdict(gate)) for gate in program.gates]})
+    running = clocks.Gates(clock, {"train": [clocks.Gate(**asdict(gate)) for gate in program.gates]}, plan.spec.seed)
     steps = find_breaks(program.gates)[-1] + 2 * find_period(program.gates) * epoch
     listed = [each for function in program.functions for each in function.instructions]
     is_sure = not any(isinstance(each, ResolveOverflow) and each.conditional for each in listed)
-    found.is_whole = steps <= LONGEST and len(meanings) == 1 and is_sure
+    is_drawn = any(gate.draw for gate in program.gates)
+    found.is_whole = steps <= LONGEST and len(meanings) == 1 and is_sure and not is_drawn
     for step in range(1, min(steps, LONGEST) + 1):
         dataset = random.choice([*meanings])
         meaning = meanings[dataset]

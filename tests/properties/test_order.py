@@ -82,6 +82,7 @@ def find_versions(meaning: Meaning, plan: Plan, made: Function) -> Versions:
     """Return the versions among the ops that run in a function; a write that never fires has no gate either."""
     gates = {gate.op for gate in plan.program.mode(meaning.mode).gates}
     closed = gates.difference(made.gated)
+    closed |= {name for name, op in meaning.ops.items() if any(part.name in closed for part in op.within)}
     idle = {name for name in meaning.present if isinstance(meaning.ops[name], WRITERS)}.difference(gates, made.active)
     live = find_live(meaning, set(meaning.present) - closed - idle)
     functions = plan.program.mode(meaning.mode).functions

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from random import Random
 
+from tests.properties.parted import hold
+
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"}
 PLAIN = {"call", "loss", "inputs", "args"}
 """Fields of an op that may become a part of another's expression."""
@@ -25,11 +27,11 @@ FIELDS = ("inputs", "loss", "gradient", "gradients", "wrt", "grad_outputs", "val
 def write_shorter(document: Mapping) -> Mapping:
     """Return a document that means the same, with expressions, and in every third with a block."""
     chosen = Random(json.dumps(document))
-    ops = {name: dict(op) for name, op in document["ops"].items()}
-    returned = document.get("outputs")
+    ops = hold(document["ops"])
+    returned, has_parts = document.get("outputs"), "part" in ops
     _Writer(ops, returned, chosen).write()
     blocks = {}
-    if chosen.random() < 0.4:
+    if chosen.random() < 0.4 and not has_parts:
         ops, blocks = _move(ops, returned, {*document["inputs"], *document.get("state", ())}, chosen)
     return {**document, "ops": ops, **({"blocks": blocks} if blocks else {})}
 

@@ -244,3 +244,46 @@ def test_a_source_that_refuses_its_state_is_told_with_its_line_and_nothing_moves
     with pytest.raises(SpecError, match=r"(?s)GS226.*raised KeyError: 'seed'.*my_feeds.py.*in load_state_dict"):
         refusing.restore(saved(feed("Refusing")))
     assert refusing.taken == 1
+
+
+GROUPED = """
+graphspec: 1
+name: several batches
+inputs: {x: {shape: [batch]}}
+models: {v: {parameter: {shape: []}, optimizer: sgd}}
+ops:
+  several:
+    repeat: 3
+    batch: next
+    ops: {value: {forward: v}, cost: {expr: "mean(value * x)"}, step: {update: v, loss: cost}}
+data: {train: {source: npz, path: numbers.npz, batch: 2, shuffle: true}}
+"""
+
+
+def test_a_step_that_takes_several_batches_gets_them_in_order_and_leaves_out_the_rest_of_an_epoch(tmp_path):
+    np.savez(tmp_path / "numbers.npz", x=np.arange(15, dtype=np.float32))  # seven batches: two steps, and one is left
+    spec, single = load(GROUPED), load(GROUPED.replace("batch: next", "batch: reuse"))
+    feed, alone = (open_feed(each, "train", seed=3, directory=tmp_path) for each in (spec, single))
+    assert (feed.length, alone.length) == (2, 7)
+    for epoch in range(2):
+        batches = [alone.next()["x"].tolist() for _ in range(7)]
+        assert alone.next() is None
+        for number in range(2):
+            given = feed.next()
+            names = ("batch_1.x", "batch_2.x", "x")
+            assert [given[name].tolist() for name in names] == batches[number * 3 : number * 3 + 3]
+            assert (feed.epoch, feed.index, feed.rows(given)) == (epoch, number + 1, 6)
+        assert feed.next() is None
+
+
+def test_a_feed_of_several_batches_goes_on_where_it_was(tmp_path):
+    np.savez(tmp_path / "numbers.npz", x=np.arange(15, dtype=np.float32))
+    one, other = (open_feed(load(GROUPED), "train", seed=3, directory=tmp_path) for _ in range(2))
+    one.next()
+    other.restore(saved(one))
+    following = [one.next(), one.next(), one.next()]
+    assert following[1] is None  # the end of the epoch
+    for expected in following:
+        given = other.next()
+        assert (given is None) == (expected is None)
+        assert given is None or all((given[name] == expected[name]).all() for name in expected)

@@ -29,6 +29,7 @@ from compiler.ir.value import (
     Use,
     Write,
 )
+from graphspec.declare.parts import Part
 
 Commit: TypeAlias = tuple[tuple[str, ...], ...]
 """Under which verdicts a write takes place: all of one of these; none at all: always."""
@@ -75,6 +76,8 @@ class InstructionBase(ABC):
 
     gate: str = ""
     """The gate that admits it, where that is another than its op's."""
+    within: tuple[Part, ...] = ()
+    """The iterations and alternatives that its op belongs to, the outer ones first."""
     gated_by: str = ""
     """The update in whose steps it takes place: it is committed only where that is."""
     defer: Literal["auto", "end", "never"] = "auto"

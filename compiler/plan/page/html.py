@@ -121,12 +121,14 @@ def _write_rows(picture: Picture) -> Iterator[str]:
     """Yield the rows of a function, as links to themselves."""
     number = 0
     for row in picture.rows:
-        number += row.place >= 0
+        last = number + row.lines if row.place >= 0 else number
+        shown = f"{number + 1}-{last}" if row.lines > 1 else str(last)
+        number = last
         flags = (tag("span", escape_text(flag), class_=style) for flag, style in list_flags(row))
         unseen = f"; {', '.join(describe_marks(row))}" if row.marks else ""
         address = address_of(picture, row)
         parts = (
-            tag("span", str(number) if row.place >= 0 else "", class_="number"),
+            tag("span", shown if row.place >= 0 else "", class_="number"),
             tag("span", escape_text("" if phrase_of(row) != row.text else f"{row.kind} "), class_="hidden"),
             tag("code", escape_text(phrase_of(row))),
             *flags,

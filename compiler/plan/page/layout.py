@@ -19,8 +19,9 @@ from compiler.ir.program import Function
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.explain import find_instructions
+from compiler.plan.folds import find_hidden
 from compiler.plan.formula import Lines, find_lines
-from compiler.plan.text import flags_of
+from compiler.plan.text import describe_lines, flags_of
 from compiler.plan.waits import find_waits
 
 MOST_LANES = 16
@@ -96,6 +97,8 @@ class Row:
     makes: tuple[str, ...] = ()
     deferred: str = ""
     """Why it is deferred."""
+    lines: int = 1
+    """How many lines of the plan it shows."""
 
 
 GAP = Row(node="", op="", kind="gap", text="")
@@ -161,10 +164,43 @@ def list_rows(plan: CompiledStep, function: Function) -> list[Row]:
                 deferred=deferred.get(node, ""),
             )
             rows.append(row)
+    rows = _fold(plan, function, rows)
     used = {value for row in rows for value in row.uses} - {value for row in rows for value in row.makes}
     given = tuple(each.name for each in plan.program.inputs if each.name in used)
     inputs = [Row(node="inputs", op="", kind="inputs", text=", ".join(given), makes=given)] if given else []
     return [*inputs, *rows]
+
+
+def _fold(plan: CompiledStep, function: Function, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with one for all iterations that do what the first does."""
+    hidden = find_hidden([line for _, line in describe_lines(plan, function)], plan.spec)
+    folded: list[Row] = []
+    for at, row in enumerate(rows):
+        fold = hidden.get(at)
+        if fold is None:
+            folded.append(row)
+        elif fold.first == at:
+            inside = rows[fold.first : fold.last + 1]
+            written = (mark for each in inside for mark in each.marks if mark.does == "writes")
+            newest = {mark.storage: mark for mark in sorted(written, key=lambda mark: mark.version)}
+            marks = tuple(newest.values())
+            made = tuple(dict.fromkeys(value for each in inside for value in each.makes))
+            read = dict.fromkeys(value for each in inside for value in each.uses if value not in made)
+            folded.append(
+                Row(
+                    node=f"{row.node}..",
+                    op=row.op,
+                    kind="repeat",
+                    text=fold.text,
+                    place=row.place,
+                    home=marks[0].storage if marks else None,
+                    marks=marks,
+                    uses=tuple(read),
+                    makes=made,
+                    lines=len(inside),
+                )
+            )
+    return folded
 
 
 # ---------------------------------------------------------------- lanes

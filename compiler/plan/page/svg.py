@@ -258,8 +258,10 @@ def _draw_lines(rails: Rails) -> tuple[str, int]:
     """Return the line of every row with number and flags, and in words where the pointer rests; and how wide it is."""
     left, right = rails.width, 0
     rows: list[list[str]] = []
+    known = 0
     for number, row in enumerate(rails.picture.rows):
-        y, text, known = find_middle(number), shorten(phrase_of(row)), number + 1 - (rails.picture.rows[0].place < 0)
+        y, text = find_middle(number), shorten(phrase_of(row))
+        known += row.lines if row.place >= 0 else 0
         about = (f"{row.kind} {row.text}", *describe_marks(row), *row.flags, row.deferred)
         parts = [
             tag("title", escape_text("\n".join(filter(None, about)))),

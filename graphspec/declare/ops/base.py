@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from pydantic import BeforeValidator, PlainValidator, Strict, ValidationInfo, Wi
 
 from graphspec.declare.base import Declaration, not_built, problem
 from graphspec.declare.durations import Duration, DurationField, parse_duration
-from graphspec.declare.fields import NAME_PATTERN, NamesOrNone, at_least_one, is_name, listed
+from graphspec.declare.fields import NAME_PATTERN, OP_PATTERN, NamesOrNone, at_least_one, is_name, listed
+from graphspec.declare.parts import Part
 from graphspec.words import describe
 
 ModeName: TypeAlias = Literal["train", "eval", "test", "infer"]
@@ -88,6 +90,8 @@ class OpBase(Declaration):
     """A remark, kept for readers."""
     dataset: DatasetWords | None = None
     """Data sets it runs for: one, a list, or `"!ds1"` for all but one. Default: every one whose values it can read."""
+    within: Annotated[tuple[Part, ...], Strict(False)] = ()
+    """The iterations and alternatives that it belongs to, the outer ones first: ops that repeat or choose write it."""
 
     @field_validator("every", mode="before")
     @classmethod
@@ -99,7 +103,7 @@ class OpBase(Declaration):
             raise problem("GS057", message, help="write `every: 5`")
         if isinstance(value, int) and value < 1:
             raise problem("GS057", f"`every` is at least 1, found {value}", help="1 is every step")
-        if isinstance(value, str) and not all(part.isidentifier() for part in value.split(".")):
+        if isinstance(value, str) and not re.fullmatch(OP_PATTERN, value):
             raise problem("GS057", f"{message}, found {value!r}", help="write `every: 5`")
         return value
 

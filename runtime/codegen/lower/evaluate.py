@@ -180,6 +180,8 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     if instruction.family in ("call", "internal"):
         if function.name == "stop":
             return scope.dialect.detach(operands[0]) if _carries(instruction, scope) else operands[0]
+        if function.name == "either":
+            return operands[0]
         if function.name == "subscript":
             return syntax.item(operands[0], setting(instruction.options["at"], scope))
         if scope.dialect.has_operators(instruction, scope):

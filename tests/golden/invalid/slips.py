@@ -73,7 +73,7 @@ EXPRESSIONS = (
         {
             "GS051 9:8": "did you mean 'expr'?",
             "GS051 10:8": "did you mean 'expr'?",
-            "GS051 11:7": "assign, call, copy, ema, expr",
+            "GS051 11:7": "assign, call, choose, copy, ema, expr",
         },
     ),
     check(

@@ -123,6 +123,20 @@ def split(x: tf.Tensor, sections: int | tuple[int, ...], axis: int = 1) -> tuple
     return tuple(tf.split(x, sections if isinstance(sections, int) else list(sections), axis))
 
 
+def split_rows(x: tf.Tensor, count: int) -> tuple[tf.Tensor, ...]:
+    """Return near-equal parts of the rows, the larger ones first; fail for fewer rows than parts."""
+    rows = tf.shape(x)[0]
+    message = f"a batch of fewer rows cannot be cut into {count} parts"
+    with tf.control_dependencies([tf.debugging.assert_greater_equal(rows, count, message)]):
+        sizes = (rows + count - 1 - tf.range(count)) // count
+    parts = tf.split(x, sizes, num=count)
+    if x.shape.rank is None:
+        return tuple(parts)
+    known = x.shape[0]
+    fixed = [None if known is None else (known + count - 1 - part) // count for part in range(count)]
+    return tuple(tf.ensure_shape(part, [size, *x.shape[1:]]) for part, size in zip(parts, fixed, strict=True))
+
+
 def cut(x: tf.Tensor, start: int = 0, stop: int | None = None, axis: int = 1) -> tf.Tensor:
     """Return the elements from ``start`` up to, not including, ``stop`` along an axis; negative ones from the end."""
     index = [slice(None)] * x.shape.rank

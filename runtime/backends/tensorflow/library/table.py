@@ -90,6 +90,7 @@ CALLS: Mapping[str, Callee] = {
     "concat": Callee(path="concat", gathered=True, implied={"axis": 1}),
     "stack": Callee(path="stack", gathered=True, implied={"axis": 0}),
     "split": Callee(path="split", positional=("sections",), implied={"axis": 1}),
+    "split_rows": Callee(path="split_rows", positional=("count",)),
     "slice": Callee(path="cut", implied={"start": 0, "axis": 1}),
     "gather": Callee(path="take_along", implied={"axis": 1}),
     "reshape": Callee(path="tf.reshape", positional=("shape",)),

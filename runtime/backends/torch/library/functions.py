@@ -41,6 +41,13 @@ def split(x: torch.Tensor, sections: int | tuple[int, ...], axis: int = 1) -> tu
     return x.split(sections, axis)
 
 
+def split_rows(x: torch.Tensor, count: int) -> tuple[torch.Tensor, ...]:
+    """Return near-equal parts of the rows, the larger ones first; raise ValueError for fewer rows than parts."""
+    if x.shape[0] < count:
+        raise ValueError(f"{x.shape[0]} rows cannot be cut into {count} parts")
+    return torch.tensor_split(x, count)
+
+
 def cut(x: torch.Tensor, start: int = 0, stop: int | None = None, axis: int = 1) -> torch.Tensor:
     """Return the elements from ``start`` up to, not including, ``stop`` along an axis; negative ones from the end."""
     index = [slice(None)] * x.ndim

@@ -84,6 +84,7 @@ CALLS: Mapping[str, Callee] = {
     "concat": _along("torch.cat", 1, gathered=True),
     "stack": _along("torch.stack", 0, gathered=True),
     "split": Callee(path="split", positional=("sections",), implied={"axis": 1}),
+    "split_rows": Callee(path="split_rows", positional=("count",)),
     "slice": Callee(path="cut", fills={"start": 0}, implied={"axis": 1}),
     "gather": Callee(path="torch.gather", first=("axis",), fills={"axis": 1}),
     "reshape": Callee(path="torch.reshape", positional=("shape",)),

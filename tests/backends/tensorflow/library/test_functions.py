@@ -105,6 +105,7 @@ CASES = {
         for how in ({"size": (7, 2)}, {"size": (3, 5)}, {"size": 1}, {"factor": 3})
     },
     "split": (lambda x: mine.split(x, (1, 3))[1], lambda x: torchs.split(x, (1, 3))[1], (CUBE,)),
+    "split-rows": (lambda x: mine.split_rows(x, 2)[1], lambda x: torch.tensor_split(x, 2)[1], (CUBE,)),
     "slice": (partial(mine.cut, start=1, stop=-1), partial(torchs.cut, start=1, stop=-1), (CUBE,)),
     "slice-axis": (partial(mine.cut, start=-1, axis=-1), partial(torchs.cut, start=-1, axis=-1), (CUBE,)),
     "gather": (mine.take_along, lambda x, i: torch.gather(x, 1, i), (CUBE, INDICES)),

@@ -103,8 +103,8 @@ def is_shared(module: str | None) -> bool:
 NAMES = pasted()
 
 
-OPERATORS = {"logical_and", "logical_or", "logical_not", "subscript"}
-"""Calls that are Python's operators whatever the operands are."""
+OPERATORS = {"logical_and", "logical_or", "logical_not", "subscript", "either"}
+"""Calls that are Python's operators, or their one operand, whatever the operands are."""
 
 
 def test_every_built_in_is_in_the_table():

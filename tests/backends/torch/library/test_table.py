@@ -21,7 +21,7 @@ from runtime.backends.torch.library import functions, layers, losses, metrics, s
 
 ARITHMETIC = {"add", "sub", "mul", "div", "matmul", "neg", "pow"}
 COMPARISONS = {"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"}
-OPERATORS = {*ARITHMETIC, *COMPARISONS, "logical_and", "logical_or", "logical_not", "subscript", "stop"}
+OPERATORS = {*ARITHMETIC, *COMPARISONS, "logical_and", "logical_or", "logical_not", "subscript", "stop", "either"}
 KNOWN = {"loss": set(LOSSES), "call": set(CALLS) - OPERATORS, "metric": set(METRICS)}
 NAMES = {"F": functional, "nn": nn, "torch": torch}
 for module in (functions, layers, losses, metrics, sequences):
@@ -242,6 +242,14 @@ def test_sort_and_topk_give_elements_and_their_indices():
     greatest, places = call("call", "topk", X, k=2)
     assert torch.equal(greatest, X[:, (3, 2)])
     assert places.tolist() == [[3, 2]] * 3
+
+
+def test_rows_are_cut_into_parts_of_which_the_first_are_larger():
+    rows = torch.arange(7.0)[:, None]
+    parts = call("call", "split_rows", rows, count=3)
+    assert [each.flatten().tolist() for each in parts] == [[0, 1, 2], [3, 4], [5, 6]]
+    with pytest.raises(ValueError, match="7 rows cannot be cut into 8 parts"):
+        call("call", "split_rows", rows, count=8)
 
 
 def test_losses_pass_reduction_and_options_on():

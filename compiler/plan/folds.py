@@ -1,0 +1,97 @@
+"""Folds: iterations that do what the first does, which a plan shows once with their count."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.ir.instructions import Instruction
+from compiler.ir.value import Write
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.parts import Part
+
+_VERSION = re.compile(r"@\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLine:
+    """A line of a function: what is in it, and what it says, without the versions of what it reads and writes."""
+
+    instructions: tuple[Instruction, ...]
+    says: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Lines of later iterations that are shown as one: from ``first`` up to ``last``, counted from 0."""
+
+    first: int
+    last: int
+    text: str
+    writes: str
+    """The versions that change in them: ``d.params@1 -> @5``."""
+
+
+def find_hidden(lines: Sequence[PlanLine], spec: GraphSpec) -> Mapping[int, Fold]:
+    """Return the fold of every line of a function that is not shown; outer iterations are folded before inner ones."""
+    earlier = {name: each.of for name, each in spec.inputs.items() if each.of is not None}
+    hidden: dict[int, Fold] = {}
+    for of in dict.fromkeys(part.of for line in lines for part in line.instructions[0].within if part.repeat):
+        blocks: dict[int, list[int]] = {}
+        parts: dict[int, Part] = {}
+        for at, line in enumerate(lines):
+            part = next((each for each in line.instructions[0].within if each.of == of), None)
+            if part is not None and at not in hidden:
+                blocks.setdefault(part.number, []).append(at)
+                parts[part.number] = part
+        if 1 not in blocks:
+            continue
+        first = [_say(lines[at], parts[1], earlier) for at in blocks[1]]
+        alike = {
+            at: number
+            for number, block in blocks.items()
+            if number > 1 and [_say(lines[at], parts[number], earlier) for at in block] == first
+            for at in block
+        }
+        for run in _find_runs(sorted(alike)):
+            first_number, last_number = alike[run[0]], alike[run[-1]]
+            one = first_number == last_number
+            which = f"iteration {first_number}" if one else f"iterations {first_number} to {last_number}"
+            text = f"{which} of {of}: the same as the first"
+            written = [write for at in run for each in lines[at].instructions for write in each.writes]
+            fold = Fold(first=run[0], last=run[-1], text=text, writes=_span_versions(written))
+            hidden |= dict.fromkeys(run, fold)
+    return hidden
+
+
+def _say(line: PlanLine, part: Part, earlier: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what a line of an iteration says, as if the iteration had no number, and cells no versions."""
+    said = (_VERSION.sub("@", each).replace(f"{part.name}.", f"{part.of}.") for each in line.says)
+    found: list[str] = []
+    for text in said:
+        for name, of in earlier.items():
+            text = text.replace(name, of)
+        found.append(text)
+    return tuple(found)
+
+
+def _find_runs(places: Sequence[int]) -> Iterator[list[int]]:
+    """Yield lines that follow one another."""
+    run: list[int] = []
+    for at in places:
+        if run and at != run[-1] + 1:
+            yield run
+            run = []
+        run.append(at)
+    if run:
+        yield run
+
+
+def _span_versions(writes: Sequence[Write]) -> str:
+    """Return the versions of models and states before and after some writes; optimizers are left out."""
+    found: dict[object, list[int]] = {}
+    for write in writes:
+        if write.cell.kind != "optimizer":
+            found.setdefault(write.cell, []).append(write.version)
+    return ", ".join(f"{cell}@{min(versions) - 1} -> @{max(versions)}" for cell, versions in found.items())

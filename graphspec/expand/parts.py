@@ -1,0 +1,87 @@
+"""What iterations and alternatives are as ops: the facts of their ops, their outputs, and the rows that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+
+from graphspec.declare.blocks import ChooseOp, RepeatOp, SometimesOp
+from graphspec.declare.graph import find_kinds
+from graphspec.declare.options import BATCH
+from graphspec.expand.copies import Use
+from graphspec.read.source import Path, Plain
+
+ContainerOp = RepeatOp | ChooseOp | SometimesOp
+"""An op that holds its own ops."""
+
+
+def describe_part(use: Use, op: ContainerOp) -> Plain:
+    """Return what an op says of an iteration or alternative that it belongs to: an entry of its `within`."""
+    assert use.of is not None
+    number: dict[str, Plain] = {"number": use.number}
+    match op:
+        case RepeatOp():
+            start, until = op.find_span(use.number)
+            moments = {key: each for key, each in {"start": start, "until": until}.items() if each is not None}
+            return {"repeat": use.of.name, **number, "count": op.most, **moments}
+        case ChooseOp():
+            shares = [each.p for each in op.choose]
+        case SometimesOp():
+            shares = [op.sometimes, 1 - op.sometimes]
+    *ends, _ = accumulate(shares, initial=0.0)
+    low, high = [*ends, 1.0][use.number - 1 : use.number + 1]  # the last is not a sum that misses 1 by a rounding error
+    return {"choose": use.of.name, **number, "count": len(shares), "low": min(low, 1.0), "high": min(high, 1.0)}
+
+
+def list_outputs(op: ContainerOp) -> tuple[str, ...]:
+    """Return the values of its parts that an op gives."""
+    return tuple(op.else_) if isinstance(op, SometimesOp) else op.outputs
+
+
+def give_output(op: ContainerOp, values: Sequence[Plain]) -> dict[str, Plain]:
+    """Return the op that makes an output of an op from the values of its parts.
+
+    Iterations are stacked; of alternatives there is one.
+    """
+    return {"call": "stack" if isinstance(op, RepeatOp) else "either", "inputs": [*values]}
+
+
+def has_rows(name: str, data: Mapping[str, Plain]) -> bool:
+    """Return whether a value of a document may have one row per sample; inputs and states say so."""
+    states, inputs = data.get("state"), data.get("inputs")
+    if isinstance(states, dict) and name in states:
+        return False
+    declared = inputs.get(name) if isinstance(inputs, dict) else None
+    shape = declared.get("shape") if isinstance(declared, dict) else None
+    return not isinstance(shape, list) or BATCH in shape
+
+
+def cut_rows(value: Plain, names: Sequence[str]) -> dict[str, Plain]:
+    """Return the op that cuts a value into parts, one for each iteration."""
+    return {"call": "split_rows", "inputs": value, "args": {"count": len(names)}, "outputs": [*names]}
+
+
+def draws_rows(op: Mapping[str, Plain]) -> bool:
+    """Return whether an op draws numbers for every row of the batch."""
+    shape = op.get("shape") if "random" in op else None
+    return isinstance(shape, list) and BATCH in shape
+
+
+def check_repeated(name: str, op: Mapping[str, Plain]) -> Iterator[tuple[str, Path, str]]:
+    """Yield what an op cannot be in an iteration: the message, the field, and the remedy."""
+    kinds = find_kinds(op)
+    if "update" in kinds and "optimizer" in op:
+        message = f"every iteration of '{name}' would have an optimizer of its own"
+        yield message, ("optimizer",), "declare it on the model: all iterations then share its slots and its count"
+    if "ema" in kinds and "into" not in op:
+        message = f"every iteration of '{name}' would keep an average of its own"
+        yield message, ("ema",), "write `into` with a model that all iterations write"
+    if "ema" in kinds and isinstance(half := op.get("half_life"), str) and not half.strip().endswith("updates"):
+        message = f"'{name}' runs several times in a step, and a half-life in anything but updates is not clear"
+        yield message, ("half_life",), "count updates: `half_life: 500 updates`"
+    if isinstance(use := op.get("use"), dict) and use.get("eval") == "swap":
+        message = f"'{name}' would stand in for its source once for every iteration"
+        yield message, ("use", "eval"), "put the average outside, or evaluate it with a forward of its own"
+    if not {"ema", "copy"}.isdisjoint(kinds) and isinstance(every := op.get("every"), int) and every > 1:
+        message = f"`every: {every}` of '{name}' counts iterations, which this version does not"
+        yield message, ("every",), "leave it out, or put the op outside, where it runs once per step"

@@ -1,0 +1,73 @@
+"""Phases: ops that come one group after another, written as `after` on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from graphspec.declare.graph import find_kinds
+from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.expand.copies import find_holder
+from graphspec.expand.formulas import find_held
+from graphspec.expand.plain import listed
+from graphspec.read.source import Document, Path, Plain
+from graphspec.words import did_you_mean
+
+WRITES = frozenset({"update", "ema", "copy", "assign"})
+"""Kinds of ops that write something."""
+
+
+def apply_phases(document: Document) -> Document:
+    """Return a document without phases: their ops say themselves that they come after all writers of earlier ones.
+
+    Raises SpecError for names of no op, and for an op in two phases. What is no list of lists of names is left, and
+    reported where the document is read.
+    """
+    data = document.data
+    if not isinstance(data, dict) or not isinstance(ops := data.get("ops"), dict):
+        return document
+    phases = [names for each in listed(data.get("phases")) if isinstance(each, list) for names in [_names(each)]]
+    if not phases or len(phases) != len(listed(data.get("phases"))) or not all(phases):
+        return document
+    problems = [*_check(document, phases, ops)]
+    if problems:
+        raise SpecError(problems, document.texts)
+    changed, before = dict(ops), list[Plain]()
+    for names in phases:
+        for name in names if before else ():
+            op = ops[name]
+            if isinstance(op, dict):
+                changed[name] = {**op, "after": [*listed(op.get("after")), *before]}
+        before += [name for name in names if _writes(ops[name])]
+    rest: dict[str, Plain] = {key: each for key, each in data.items() if key != "phases"}
+    return replace(document, data={**rest, "ops": changed})
+
+
+def _check(document: Document, phases: list[list[str]], ops: Mapping[str, Plain]) -> Iterator[Diagnostic]:
+    """Yield what is wrong with the names of ops in phases."""
+    seen: dict[str, int] = {}
+    for index, names in enumerate(phases):
+        for place, name in enumerate(names):
+            path: Path = ("phases", index, place)
+            if name not in ops:
+                message, help = f"`phases` names '{name}', which is not declared; expected an op", "write an op's name"
+                label, span = did_you_mean(name, ops), document.value_span(path)
+                yield Diagnostic(code="GS069", message=message, span=span, label=label, help=help)
+            elif name in seen:
+                message = f"'{name}' is in two phases, or twice in one: {seen[name] + 1} and {index + 1}"
+                yield Diagnostic(code="GS069", message=message, span=document.value_span(path), help="write it once")
+            seen.setdefault(name, index)
+
+
+def _writes(op: Plain) -> bool:
+    """Return whether an op writes something, or may hold an op that does."""
+    if not isinstance(op, dict):
+        return False
+    held = (each for _, ops in find_held(op) for each in ops.values())
+    return find_holder(op) == "use" or not WRITES.isdisjoint(find_kinds(op)) or any(map(_writes, held))
+
+
+def _names(phase: list[Plain]) -> list[str]:
+    """Return the names of a phase; none where something else is among them."""
+    names = [each for each in phase if isinstance(each, str)]
+    return names if len(names) == len(phase) else []
