@@ -43,7 +43,7 @@ OPS = {"now", "pair", "worth", "step_critic", "judged", "step_actor", "follow"}
 VARIABLES = {"width", "rate", "tau"}
 KINDS = {
     "forward", "call", "random", "schedule", "gradient", "transform", "update", "ema", "metric", "loss", "copy",
-    "assign", "use", "expr",
+    "assign", "adapt", "use", "expr",
 }  # fmt: skip
 
 EXACT = {
