@@ -167,4 +167,5 @@ KINDS = (
     "copy",
     "assign",
     "schedule",
+    "adapt",
 )
