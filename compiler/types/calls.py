@@ -55,8 +55,8 @@ COUPLING = frozenset({"max", "min", "norm", "logsumexp"})
 """Reductions whose result for the batch is neither the mean nor the sum of the results of its parts."""
 ALONG = COUPLING | frozenset(
     (
-        "softmax", "normalize", "argmax", "concat", "stack", "split", "split_rows", "slice", "gather", "cumsum", "sort", "topk",
-        "roll", "pad", "interpolate",
+        "softmax", "normalize", "argmax", "concat", "stack", "split", "split_rows", "slice", "gather", "cumsum", "sort",
+        "topk", "roll", "pad", "interpolate",
     )
 )  # fmt: skip
 """Calls that couple the samples when they run along the batch axis."""

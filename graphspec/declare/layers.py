@@ -42,7 +42,7 @@ RECURRENT = (
     Option(name="last", kind="bool", default=False, meaning="whether only the final state is the result"),
 )
 
-CONTAINERS = frozenset({"residual", "spectral_norm"})
+HOLDING = frozenset({"residual", "spectral_norm"})
 """Layers that are written with a list of layers inside."""
 BUFFERED = frozenset({"batch_norm", "spectral_norm"})
 """Layers with buffers, which they write in train mode."""
@@ -224,7 +224,7 @@ class Layer(Declaration):
         kind, given = next(iter(cast("dict[str, object]", value).items()))
         first = LAYERS.get(kind, ())[:1]
         match given:
-            case list() if kind in CONTAINERS:
+            case list() if kind in HOLDING:
                 return {"kind": kind, "residual": tuple(cast("list[object]", given))}
             case dict():
                 return {"kind": kind, "options": cast("dict[str, object]", given)}

@@ -20,7 +20,7 @@ from graphspec.declare.equations import EQUATION_PATTERN
 from graphspec.declare.fields import NAME_PATTERN, OP_PATTERN, PATH_PATTERN
 from graphspec.declare.formulas import FormulaOp
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.layers import CONTAINERS, LAYER_MEANINGS, LAYERS
+from graphspec.declare.layers import HOLDING, LAYER_MEANINGS, LAYERS
 from graphspec.declare.library import FUNCTIONS, Family, find_other_names
 from graphspec.declare.optimizers import OPTIMIZERS
 from graphspec.declare.options import BATCH, Option
@@ -109,7 +109,7 @@ def describe_layer() -> Json:
         inner[kind] = {"anyOf": [{**describe_option(options[0]), "description": said}, full]} if options else full
     inner |= {"residual": several, "spectral_norm": {**several, "maxItems": 1}}
     inner = {kind: {**cast("Json", each), "description": _say(LAYER_MEANINGS[kind])} for kind, each in inner.items()}
-    bare = [kind for kind, options in LAYERS.items() if kind not in CONTAINERS and not any(o.required for o in options)]
+    bare = [kind for kind, options in LAYERS.items() if kind not in HOLDING and not any(o.required for o in options)]
     mapping: Json = {"type": "object", "properties": inner, "additionalProperties": False}
     return {
         "description": "A layer: `relu`, `{linear: 64}`, `{conv2d: {out: 32, kernel: 3}}` or `{residual: [...]}`.",

@@ -45,7 +45,7 @@ OPS = {"now", "pair", "worth", "step_critic", "judged", "step_actor", "follow"}
 VARIABLES = {"width", "rate", "tau"}
 KINDS = {
     "forward", "call", "random", "schedule", "gradient", "transform", "update", "ema", "metric", "loss", "copy",
-    "assign", "use", "expr", "repeat", "choose", "sometimes",
+    "assign", "adapt", "use", "expr", "repeat", "choose", "sometimes",
 }  # fmt: skip
 
 EXACT = {

@@ -56,7 +56,7 @@ HOVER = {
         "apply step_actor is not deferred", "writes in every step"]),
     "a variable": ("${tau}", 3, ["`tau`: a variable, `0.005`", "value: `0.005`"]),
     "a block": ("policy, inputs: [next", 1, ["`middle`, `action`, `log_p`", "used by `next`, `now`"]),
-    "a key": ("forward: critic_1", 2, ["The model that is called."]),
+    "a key": ("forward: critic_1", 2, ["The model that is called, or a derived one."]),
     "a key of a section": ("run: {steps", 1, ["How `stepgraph run` trains."]),
     "a function in an expression": ("split(told", 2, ["cut into several values along an axis"]),
     "a function in a loss": ("mse(q_1", 1, ["squared difference"]),

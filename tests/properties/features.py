@@ -173,4 +173,5 @@ KINDS = (
     "copy",
     "assign",
     "schedule",
+    "adapt",
 )
