@@ -13,6 +13,7 @@ from compiler.ir.instructions import KINDS, InstructionBase, RestoreAccumulator,
 from compiler.ir.step_graph import Hazard
 from compiler.ir.value import Commits, Names, Object
 from compiler.passes.policies import POLICIES
+from graphspec.declare.decays import DecayKind
 from graphspec.declare.schedules import Clock, ScheduleKind
 
 
@@ -56,8 +57,8 @@ class ScheduleRecord(Exact):
     optimizer: str = ""
     op: str = ""
     option: str = ""
-    kind: ScheduleKind
-    clock: Clock
+    kind: ScheduleKind | DecayKind
+    clock: Clock | Literal["writes"]
     text: str
 
 

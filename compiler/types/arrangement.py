@@ -19,7 +19,7 @@ from compiler.types.dimension import (
     scale,
     total,
 )
-from compiler.types.dtype import is_not_floating, promote
+from compiler.types.dtype import agree, is_not_floating, promote
 from graphspec.declare.options import BATCH
 from graphspec.declare.subscripts import Slice
 

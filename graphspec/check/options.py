@@ -8,7 +8,7 @@ from typing import cast
 
 from graphspec.analysis.scope import RuleContext
 from graphspec.declare.compat import adapt_options, find_defaults
-from graphspec.declare.layers import CONTAINERS, LAYERS, Layer
+from graphspec.declare.layers import HOLDING, LAYERS, Layer
 from graphspec.declare.ops import UpdateOp
 from graphspec.declare.optimizers import OPTIMIZERS, OptimizerSpec
 from graphspec.declare.options import Option, accepts, describe_option, find_option, find_remedy
@@ -106,7 +106,7 @@ def _check_layers(scope: RuleContext, layers: tuple[Layer, ...], path: Path) -> 
             label = did_you_mean(layer.kind, LAYERS)
             help = "docs/layers.md has all layers" if label else f"the layers are {', '.join(LAYERS)}"
             yield scope.report("GS115", f"no layer is named '{layer.kind}'", inner, key=True, label=label, help=help)
-        elif layer.kind in CONTAINERS and not layer.layers:
+        elif layer.kind in HOLDING and not layer.layers:
             rest = ", relu" if layer.kind == "residual" else ""
             help = f"write `{layer.kind}: [{{conv2d: {{out: 32, kernel: 3, padding: 1}}}}{rest}]`"
             yield scope.report("GS114", f"layer `{layer.kind}` needs a list of layers", inner, key=True, help=help)

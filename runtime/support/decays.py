@@ -90,6 +90,9 @@ class Decay:
     ) -> None:
         self.op, self.gates, self.curve, self.first, self.every, self.since = op, gates, curve, first, every, since
         self.compounds, self.copies, self.debiases, self.taken = compounds, copies, debiases, taken
+        listed = ((mode, gate) for mode, found in gates.gates.items() for gate in found)
+        # the modes in which it is taken, not those in which it only stands in for its source
+        self.modes = {mode for mode, gate in listed if gate.op == op and gate.clock != "averaged"}
         self.times = 0  # how often it took place
         self.known = (0, 1.0)  # so many times, and the product of their decays
 
@@ -123,6 +126,6 @@ class Decay:
 
     def keep(self) -> None:
         """Count the step that is finished, if the average took place in it."""
-        mode = self.gates.clock.mode
-        is_taken = self.op in self.gates.fired.get(mode, ()) and self.op not in self.gates.held
+        mode, held = self.gates.clock.mode, self.op in self.gates.held
+        is_taken = mode in self.modes and self.op in self.gates.fired.get(mode, ()) and not held
         self.times += is_taken and self.gates.clock.step >= self.since

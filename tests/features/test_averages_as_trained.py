@@ -97,6 +97,19 @@ def test_micro_batches_are_one_update(backend: str) -> None:
     assert matches(whole, average)
 
 
+def test_evaluations_are_no_updates(backend: str) -> None:
+    step = build_step(SPEC, backend)
+    written = []
+    for batch in BATCHES:
+        step(batch, mode="eval")
+        step(batch)
+        step(batch, mode="eval")
+        written.append(weights(step))
+    *_, average = follow(written)
+    assert matches(step, average)
+    assert step.state().counters["averages"] == {"average": len(BATCHES)}
+
+
 TIED = """
 graphspec: 1
 name: tied
