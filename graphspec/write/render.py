@@ -217,7 +217,7 @@ def resolve(spec: GraphSpec) -> GraphSpec:
             case ForwardOp(train=None):
                 # An op that never runs in train mode does not train by default, regardless of who owns the model.
                 found["train"] = derived.get(op.forward, op.forward) in updated and "train" in reaches[name].modes
-            case EmaOp():
+            case EmaOp(schedule_free=None):
                 found |= {"interval_correction": op.correction, "init": op.beginning}
             case UpdateOp(clip=ClipSpec(eps=None) as clip):
                 found["clip"] = clip.model_copy(update={"eps": clip.epsilon})

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from compiler.ir.instructions import (
     Accumulate,
-    Adapt,
     Apply,
     Blend,
     CheckFinite,
@@ -124,8 +123,7 @@ def find_chosen(program: Program) -> tuple[Chosen, ...]:
     """Return the choices of constraints, penalties and rates, each once."""
     found: dict[Chosen, None] = {}
     for each in find_instructions(program):
-        if isinstance(each, Adapt):
-            found.update((Chosen(model=each.model, match=match), None) for match, _ in each.groups)
+        found.update((Chosen(model=model, match=match), None) for model, match in each.chosen)
         uses = each.projections if isinstance(each, Apply) else each.penalties if isinstance(each, Transform) else ()
         found.update((Chosen(model=use.model, match=use.match), None) for use in uses if use.match is not None)
     return tuple(found)

@@ -67,7 +67,19 @@ class Rebuilder:
         return [self.value(each) for each in (inputs if isinstance(inputs, list) else [inputs])], {}
 
     def add(self, name, op):
-        kinds = ("forward", "call", "metric", "transform", "random", "schedule", "gradient", "update", "ema", "assign")
+        kinds = (
+            "forward",
+            "call",
+            "metric",
+            "transform",
+            "random",
+            "schedule",
+            "gradient",
+            "update",
+            "ema",
+            "assign",
+            "adapt",
+        )
         kind = next(key for key in (*kinds, "expr", "copy", "loss") if key in op)
         what, outputs = op.pop(kind), op.pop("outputs", None)
         listed = outputs if isinstance(outputs, list) else [outputs]
@@ -97,6 +109,13 @@ class Rebuilder:
                 rest = {key: self.text(op.pop(key)) for key in ("loss",) if key in op}
                 rest |= {key: self.many(op.pop(key), self.value) for key in ("gradients",) if key in op}
                 self.graph.update(self.many(what, self.model), name=name, **rest, **op)
+                return
+            case "adapt":
+                rest = {key: self.text(op.pop(key)) for key in ("loss",) if key in op}
+                rest |= {key: self.value(op.pop(key)) for key in ("gradients",) if key in op}
+                rate = op.pop("lr")
+                rest["lr"] = self.model(rate) if isinstance(rate, str) else rate
+                self.models[name] = self.graph.adapt(self.model(what), name=name, **rest, **op)
                 return
             case "ema":
                 into = {"into": self.model(op.pop("into"))} if "into" in op else {}

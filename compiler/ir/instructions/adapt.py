@@ -37,6 +37,11 @@ class Adapt(InstructionBase):
     }
 
     @property
+    def chosen(self) -> tuple[tuple[str, str], ...]:
+        """Return the parameters with rates of their own."""
+        return tuple((self.model, match) for match, _ in self.groups)
+
+    @property
     def defines(self) -> tuple[str, ...]:
         """Return the weights."""
         return (self.output,)

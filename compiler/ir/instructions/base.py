@@ -179,6 +179,11 @@ class InstructionBase(ABC):
         return ()
 
     @property
+    def chosen(self) -> tuple[tuple[str, str], ...]:
+        """Return what it treats apart: models, each with a pattern of parameters."""
+        return ()
+
+    @property
     def functions(self) -> tuple[str, ...]:
         """Return the user's functions that it calls: ``pkg.mod:fn``."""
         return ()
