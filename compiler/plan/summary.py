@@ -17,6 +17,7 @@ from graphspec.diagnostics import escape
 WAITING = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "MERGE")
 """Decisions that cost something, or move an update."""
 WAITS = "what waits, is kept or is cloned"
+SEEN = "forwards that read what the step wrote (all others: the weights of its start)"
 NOTHING = {"no update is deferred": "DEFER", "no graph is kept": "RETAIN", "nothing is cloned": "SNAPSHOT"}
 """What is said where no decision has a code."""
 DIGITS = "123456789abcdefghijklmnopqrstuvwxyz"
@@ -56,7 +57,7 @@ def find_summarized(plan: CompiledStep) -> ModeProgram:
 
 def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[tuple[str, str], ...]]:
     """Return the parts of a summary by their titles: names and codes, each with what there is to say about it."""
-    graphs = plan.graphs_of(mode.mode).values()
+    graphs = tuple(plan.graphs_of(mode.mode).values())
     decisions = ((each.code, each.text) for graph in graphs for each in graph.decisions if each.code in WAITING)
     moments, ops = find_moments(plan, mode).items(), plan.spec.ops
     models: dict[str, str] = {}
@@ -69,8 +70,16 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
                 source = f"follows {op.ema}" if isinstance(op, EmaOp) else f"a copy of {op.copy_}"
                 parts.append(f"{source} ({name})")
         models[model.name] = "; ".join(parts) or "stays as it is"
+    seen: dict[str, dict[str, None]] = {}
+    for graph in graphs:
+        for node in (each for each in graph.nodes.values() if each.called is not None):
+            weights = (read for read in node.reads if read.cell.kind != "buffers")
+            before = (name for read in weights for name in graph.writers.get(read.cell, ())[: read.version])
+            if writers := dict.fromkeys(graph.nodes[name].op for name in before):
+                seen.setdefault(node.op, {})[f"{node.called} after {', '.join(writers)}"] = None
     return {
         "models": tuple(models.items()),
+        SEEN: tuple((op, "; or ".join(found)) for op, found in seen.items()),
         "written": tuple((op, f"{_describe(op, ops[op])}, {when}") for op, when in moments),
         WAITS: tuple(dict.fromkeys(decisions)),
     }
