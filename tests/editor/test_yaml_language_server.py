@@ -105,7 +105,7 @@ def test_what_is_wrong_is_shown(editor, case):
 
 HOVER = {
     "a key of the document": ("name: tiny", 1, "The name of the spec"),
-    "a key of an op": ("forward: net", 2, "The model that is called."),
+    "a key of an op": ("forward: net", 2, "The model that is called, or a derived one."),
     "a key inside a key": ("norm: 1.0", 1, "The longest the gradients may be"),
     "a layer": ("linear: 4", 2, "The product x W^T + b over the last axis."),
     "an option of a rule": ("lr: 1e-3", 1, "Learning rate."),
@@ -128,7 +128,8 @@ COMPLETIONS = {
     "keys of a section": ("run: {steps: 10}\n", "run:\n  |\n", {"steps": "How many steps are run.", "eval": ""}),
     "keys of a model": ("    layers:", "    |\n    layers:", {"buffers": "", "weights": "", "groups": ""}),
     "kinds of ops": ("  y: {forward: net, inputs: x}", "  y:\n    |", {
-        "forward": "The model that is called.", "update": "The models that are stepped.", "expr": "", "use": ""}),
+        "forward": "The model that is called, or a derived one.", "update": "The models that are stepped.",
+        "expr": "", "use": ""}),
     "functions of losses": ("loss: mse", "loss: |", {"mse": "squared difference", "huber": "", "cross_entropy": ""}),
     "layers": ("4}, relu]", "4}, |]", {"relu": "The greater of 0 and x.", "flatten": "All axes but the batch as one."}),
     "rules of optimizers": ("optimizer: {name: adam, lr: 1e-3}", "optimizer: |", {"adam": "", "lion": ""}),

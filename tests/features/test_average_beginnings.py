@@ -24,8 +24,10 @@ def test_it_begins_as_the_first_updated_weights_as_in_swa_utils_and_keras(backen
     assert np.allclose(found, [1, 1.1, 1.29, 1.561, 1.9049, 2.31441], rtol=1e-12, atol=0)
 
 
+@pytest.mark.needs("torch")
 def test_first_updates_are_those_of_averaged_models() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     swa = torch.optim.swa_utils
     model = torch.nn.Linear(1, 1, bias=False, dtype=torch.float64)
     averaged = swa.AveragedModel(model, multi_avg_fn=swa.get_ema_multi_avg_fn(0.9))
@@ -38,8 +40,10 @@ def test_first_updates_are_those_of_averaged_models() -> None:
     assert np.allclose(found, expected, rtol=1e-12, atol=0)
 
 
+@pytest.mark.needs("tensorflow")
 def test_first_updates_are_those_of_keras() -> None:
-    keras = pytest.importorskip("keras")
+    import keras
+
     variable = keras.Variable([0.0], dtype="float32")
     optimizer = keras.optimizers.SGD(1.0, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=None)
     optimizer.build([variable])

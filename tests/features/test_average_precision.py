@@ -63,10 +63,12 @@ def test_one_that_moves_is_built(fields: str) -> None:
     assert follow(make(BACKENDS[0], fields, dtype="float32"), 1) is not None
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
 def test_the_gap_is_that_of_the_formula(dtype: str) -> None:
     """Just below the gap nothing moves, just above it does."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     kind, digits, kept = getattr(torch, dtype), {"bfloat16": 7, "float16": 10, "float32": 23}[dtype], 0.9
     gap = 2.0**-digits / 1.5 / (2 * (1 - kept))
     e = torch.tensor(1.5, dtype=torch.float64)
@@ -75,9 +77,11 @@ def test_the_gap_is_that_of_the_formula(dtype: str) -> None:
         assert bool(torch.lerp(e, w, 1 - kept).to(kind) != e.to(kind)) is moves
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_it_is_rounded_to_the_nearest_number_after_each_write(dtype: str, backend: str) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     e, expected = torch.tensor(0.0, dtype=torch.float32), []
     for t in range(1, 7):
         e = torch.lerp(e, torch.tensor(float(t)), 0.1).to(getattr(torch, dtype)).float()

@@ -125,8 +125,9 @@ outputs: [loss]
 """.replace("DECAY", DECAY)
 
 
+@pytest.mark.needs("torch")
 def test_tied_weights_are_averaged_once() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
 
     class Tied(torch.nn.Module):
         """Encodes with a matrix and decodes with its transpose, under two names."""
@@ -155,9 +156,11 @@ def test_tied_weights_are_averaged_once() -> None:
     assert step.models["average"].read.weight is step.models["average"].code.weight
 
 
+@pytest.mark.needs("torch")
 def test_a_compiled_module_is_averaged_under_its_names() -> None:
     """torch.compile calls every parameter `_orig_mod...`: Composer's average then froze."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     plain = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).double()
     compiled = torch.compile(plain, backend="eager")
     text = SPEC.replace("layers: [{linear: 4}, tanh, {linear: 1}]", 'class: "tests.features.users:Net"').replace(

@@ -85,8 +85,10 @@ def test_buffers_that_the_average_ignores_stay_the_models(backend: str) -> None:
         assert np.array_equal(inside["models.net.0.weight"], inside["models.average.0.weight"])
 
 
+@pytest.mark.needs("torch")
 def test_whoever_holds_the_module_has_the_average() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     step = make("torch")
     net, average = step.models["net"].eval(), step.models["average"].eval()
     x = torch.tensor(BATCH["x"])

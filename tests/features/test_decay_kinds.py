@@ -56,8 +56,10 @@ def test_what_the_library_keeps_is_what_was_seen_of_it(decay: str, backend: str)
     assert np.allclose(kept, PUBLISHED[decay], atol=5e-4)
 
 
+@pytest.mark.needs("torch")
 def test_a_mean_of_all_weights_is_that_of_swa_utils() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     model = torch.nn.Linear(1, 1, bias=False, dtype=torch.float64)
     averaged = torch.optim.swa_utils.AveragedModel(model)
     expected = []

@@ -14,8 +14,6 @@ from graphspec import SpecError, dump, load
 from graphspec.library import sort, topk
 from tests.features.steps import build_step, set_weights, weights
 
-pytestmark = pytest.mark.row("A19")
-
 SPEC = """
 graphspec: 1
 name: called

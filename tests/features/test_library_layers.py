@@ -13,8 +13,6 @@ from compiler import compile_step
 from graphspec import SpecError, load
 from tests.features.steps import build_step, weights
 
-pytestmark = pytest.mark.row("A19")
-
 SPEC = """
 graphspec: 1
 name: learnt

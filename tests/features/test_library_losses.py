@@ -13,8 +13,6 @@ import torch.nn.functional as F
 from graphspec import SpecError
 from tests.features.steps import build_step, set_weights, weights
 
-pytestmark = pytest.mark.row("A19")
-
 SPEC = """
 graphspec: 1
 name: learnt

@@ -47,8 +47,10 @@ def test_lookahead_goes_half_the_way_back_after_every_third_update(backend: str)
         assert np.allclose(both(step), (fast, slow), rtol=1e-12, atol=0)
 
 
+@pytest.mark.needs("torch")
 def test_ten_steps_of_lookahead_over_adam_are_those_by_hand() -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     step = build_step(NET.replace("FIELDS", "decay: 0.5, every: 5, use: {write_back: {every: 5}}"), "torch")
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).double()
     net.load_state_dict({name[4:]: torch.tensor(v) for name, v in weights(step).items() if name.startswith("net.")})
@@ -71,8 +73,10 @@ def test_ten_steps_of_lookahead_over_adam_are_those_by_hand() -> None:
         assert np.allclose(found[f"average.{name}"], kept.numpy(), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.needs("tensorflow")
 def test_an_average_that_is_written_back_is_that_of_keras() -> None:
-    keras = pytest.importorskip("keras")
+    import keras
+
     variable = keras.Variable([0.0], dtype="float32")
     optimizer = keras.optimizers.SGD(1.0, use_ema=True, ema_momentum=0.9, ema_overwrite_frequency=3)
     optimizer.build([variable])

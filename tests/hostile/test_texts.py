@@ -99,7 +99,7 @@ def test_long_text_is_cut_at_every_place():
 
 def test_every_declaration_of_the_schema_has_its_places():
     reached = {name for place in PLACES for _, name in place.beside}
-    assert reached == SCHEMA["$defs"].keys() - {"Variable"}
+    assert reached == SCHEMA["$defs"].keys() - {"Variable", "WriteBackSpec"}  # the latter has a number only
     assert len(PLACES) > 150
 
 

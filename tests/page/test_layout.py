@@ -48,6 +48,17 @@ def export(plan: Plan, mode: str, picture: Picture) -> list[Any]:
     return next(each["instructions"] for each in functions if each["name"] == picture.name)
 
 
+def find_rows(instructions: list[Any], picture: Picture) -> dict[int, int]:
+    """Return the row of every instruction with a line; the row of a fold has all lines of its iterations."""
+    lines = [at for at, each in enumerate(instructions) if each["kind"] != "release" and not each.get("into")]
+    rows = [(number, row) for number, row in enumerate(picture.rows) if row.place >= 0]
+    numbers = [number for number, row in rows for _ in range(row.lines)]
+    found = dict(zip(lines, numbers, strict=True))
+    assert [row.place for _, row in rows] == [min(at for at in found if found[at] == number) for number, _ in rows]
+    assert all(row.lines == 1 or row.kind == "repeat" for _, row in rows)
+    return found
+
+
 @every_picture
 def test_rows_are_the_lines_of_the_printed_plan(plan: Plan, mode: str, picture: Picture) -> None:
     printed = read_functions(plan.text(mode))[picture.name]
@@ -59,15 +70,15 @@ def test_rows_are_the_lines_of_the_printed_plan(plan: Plan, mode: str, picture: 
 
 @every_picture
 def test_every_instruction_with_a_line_has_one_row(plan: Plan, mode: str, picture: Picture) -> None:
-    instructions = export(plan, mode, picture)
-    lines = [at for at, each in enumerate(instructions) if each["kind"] != "release" and not each.get("into")]
-    assert [row.place for row in picture.rows if row.place >= 0] == lines
+    found = find_rows(export(plan, mode, picture), picture)
+    assert {*found.values()} == {number for number, row in enumerate(picture.rows) if row.place >= 0}
     assert len({row.node for row in picture.rows}) == len(picture.rows)
 
 
 def find_read(each: Any) -> set[str]:
     """Return what an instruction reads by name, as it is published; numbers and models are not made by anything."""
     listed = [*each.get("inputs", ()), *each.get("targets", ()), each.get("loss", "")]
+    listed += [each.get(field) for field in ("weights", "base", "gradients", "rate")]  # of models that are derived
     listed += each["values"] if each["kind"] == "emit" else []
     listed += [name for way in (*each.get("commits", ()), *each.get("unless", ())) for name in way]
     return {name for name in listed if isinstance(name, str)}
@@ -78,7 +89,7 @@ def test_edges_of_values_join_what_makes_and_what_reads_them(plan: Plan, mode: s
     instructions = export(plan, mode, picture)
     # The parts of an expression are in the row of what they are written into.
     into = {each["outputs"][0]: each["into"] for each in instructions if each.get("into")}
-    rows = {row.place: number for number, row in enumerate(picture.rows) if row.place >= 0}
+    rows = find_rows(instructions, picture)
     makers = {
         value: rows[at] for at, each in enumerate(instructions) if at in rows for value in each.get("outputs", ())
     }
@@ -92,9 +103,11 @@ def test_edges_of_values_join_what_makes_and_what_reads_them(plan: Plan, mode: s
                 value = into[value]
             reader = makers[value]
         found |= {(name, makers[name], reader) for name in find_read(each) if name in makers and reader is not None}
+    # What the iterations of a fold make for one another stays in its row.
+    found = {each for each in found if each[1] != each[2] or picture.rows[each[1]].kind != "repeat"}
     told = {(edge.value, edge.before, edge.after) for edge in picture.values}
     # The published plan leaves out what a draw is like, what a gradient begins with, and what windows hold and count.
-    told_less = ("random", "gradient", "check_finite", "accumulate")
+    told_less = ("random", "gradient", "check_finite", "accumulate", "repeat")  # a fold has such lines too
     assert found <= told
     assert {picture.rows[after].kind for _, _, after in told - found} <= {*told_less}
     graph = plan.graph(mode, picture.name)
@@ -108,8 +121,14 @@ def test_edges_of_values_join_what_makes_and_what_reads_them(plan: Plan, mode: s
 @every_picture
 def test_lanes_have_the_versions_of_the_program(plan: Plan, mode: str, picture: Picture) -> None:
     made: dict[Storage, set[int]] = defaultdict(set)
-    for each in export(plan, mode, picture):
+    instructions = export(plan, mode, picture)
+    rows = find_rows(instructions, picture)
+    folded = {at: number for at, number in rows.items() if picture.rows[number].kind == "repeat"}
+    last = {(folded[at], text.split("@")[0]): text for at in folded for text in instructions[at].get("writes", ())}
+    for at, each in enumerate(instructions):
         for text in each.get("writes", ()):
+            if at in folded and last[folded[at], text.split("@")[0]] != text:
+                continue  # a fold shows the last version alone
             cell, version = text.split("@")
             if cell.endswith((".params", ".state", ".window")):
                 owner, kind = cell.rsplit(".", 1)
@@ -130,7 +149,7 @@ def test_a_forward_is_in_the_lane_of_its_model_at_the_version_that_it_reads(
 ) -> None:
     instructions = export(plan, mode, picture)
     for row in picture.rows:
-        each = instructions[row.place] if row.place >= 0 else {}
+        each = instructions[row.place] if row.place >= 0 and row.kind != "repeat" else {}
         if each.get("kind") == "forward" and not find_tied(plan.spec, each["model"]):
             assert row.home == Storage("model", each["model"])
             versions = [int(at.split("@")[1]) for at in each.get("reads", ()) if at.split("@")[0].endswith(".params")]

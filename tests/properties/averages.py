@@ -30,7 +30,7 @@ RATES = ("decay", "tau", "half_life")
 def vary_averages(draft: Draft) -> None:
     """Let some averages keep what a formula says, count the writes in between, and begin in another way."""
     for name, op in draft.ops.items():
-        if "ema" not in op or not draft.chance(0.5):
+        if "ema" not in op or "schedule_free" in op or not draft.chance(0.5):
             continue
         if draft.chance(0.7) and not isinstance(op.get("every"), str):
             kept = {key: value for key, value in op.items() if key not in (*RATES, "interval_correction")}

@@ -43,6 +43,19 @@ def other_input() -> dict:
     return _document("other-input", {"a": _model(LINEAR), "t": _model(LINEAR)}, ops)
 
 
+def equal() -> dict:
+    """Return a distance between a model and its like, which begin alike: its slope is 1 or -1 by rounding alone."""
+    ops = {
+        "given": {"forward": "a", "inputs": "x"},
+        "other": {"forward": "slow_a", "inputs": "x"},
+        "loss": {"loss": "l1", "inputs": ["other", "given"]},
+        "slopes": {"gradient": "loss", "wrt": ["a"]},
+        "step": {"update": ["a"], "gradients": "slopes"},
+    }
+    models = {"a": {"layers": [{"linear": 4}], "optimizer": "sgd"}, "slow_a": {"like": "a"}}
+    return {**_document("equal", models, ops), "inputs": {"x": {"shape": ["batch", 4]}}}
+
+
 def almost_equal() -> dict:
     """Return a slope behind BatchNorm, which takes most of it away: divided by its own size, rounding shows."""
     adagrad = {"name": "adagrad", "eps": 1e-4}
@@ -371,6 +384,7 @@ SPECIAL: Mapping[str, dict] = {
     "counted": counted(),
     "moved-terms": moved_terms(),
     "other-input": other_input(),
+    "equal": equal(),
     "almost-equal": almost_equal(),
     "lazy": lazy(),
     "left-out": left_out(),

@@ -42,7 +42,10 @@ class Walk:
     met: set[str] = field(default_factory=set)
     """The functions that were called."""
     is_whole: bool = True
-    """All steps were walked, there is one order of batches alone, nothing is drawn, and no write may be held."""
+    """All steps were walked, there is one order of batches alone, nothing is drawn, and no write may be held.
+
+    Nor is a gate undecided: of a start after some updates the compiler makes functions for both sides at any step.
+    """
 
 
 def walk(plan: Plan, epoch: int, random: Random) -> Walk:
@@ -64,6 +67,7 @@ def walk(plan: Plan, epoch: int, random: Random) -> Walk:
     listed = [each for function in program.functions for each in function.instructions]
     is_sure = not any(isinstance(each, ResolveOverflow) and each.conditional for each in listed)
     is_drawn = any(gate.draw for gate in program.gates)
+    is_sure = is_sure and not program.undecided
     found.is_whole = steps <= LONGEST and len(meanings) == 1 and is_sure and not is_drawn
     for step in range(1, min(steps, LONGEST) + 1):
         dataset = random.choice([*meanings])

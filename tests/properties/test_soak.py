@@ -50,7 +50,7 @@ def test_the_page_tells_the_first_specs_that_were_tried():
     assert found.failures == []
 
 
-def judge_moved(case: int | str, off: float) -> str:
+def judge_moved(case: str, off: float) -> str:
     """Return what is said of numbers that are all off by some of the oracle's."""
     plan = compile_step(load(json.dumps(document_of(case)) + "\n"), "torch")
     told = plan.spec, Execution(plan).shapes(), modes_of(plan)
@@ -149,18 +149,19 @@ def test_a_shrunken_document_fails_and_has_nothing_to_spare():
 def test_a_mistake_in_one_optimizer_is_found(monkeypatch):
     adam = slots.RULES["adam"]
     monkeypatch.setitem(slots.RULES, "adam", lambda w, g, s, o, t: adam(w, g, s, {**o, "lr": o["lr"] * 1.001}, t))
-    found = {judge(random_spec(seed)).kind for seed in range(5, 10)}
+    found = {judge(random_spec(seed)).kind for seed in range(12, 17)}
     assert found >= {"mismatch", "agreed"}
     assert "error" not in found
 
 
-# 2363: an l1 loss of two values that are equal but for rounding, whose slope is 1 or -1 by the last digit; the oracle's
-# own numbers change with the last digits of the initial weights. almost-equal: what differs is small, and behind a
-# gradient of rounding's size, which an optimizer divides by its own size. Whether rounding shows in them on a machine
-# depends on its processor, so here the oracle's numbers are moved by as much as rounding moves them.
+# equal: an l1 loss of two values, equal but for rounding, whose slope is 1 or -1 by the last digit; the oracle's
+# own numbers change with the last digits of the initial weights (once the random spec 2363, made small). almost-equal:
+# what differs is small, and behind a gradient of rounding's size, which an optimizer divides by its own size. Whether
+# rounding shows in them on a machine depends on its processor, so here the oracle's numbers are moved by as much as
+# rounding moves them.
 @pytest.mark.parametrize(
     ("case", "off", "reason"),
-    [(2363, 1e-2, "rounding alone changes"), ("almost-equal", 1e-7, "a little off, behind a gradient")],
+    [("equal", 1e-2, "rounding alone changes"), ("almost-equal", 1e-7, "a little off, behind a gradient")],
 )
 def test_specs_that_hang_on_rounding_are_told_from_failures(case, off, reason):
     with pytest.raises(DegenerateError, match=reason):

@@ -62,7 +62,9 @@ def test_evaluation_reads_the_average_once_there_is_one(buffers):
     for number in range(1, 6):
         step(batch(number))
         net = step.models["net"]
-        if number >= 3:
+        if number == 3:  # it begins as a copy
+            average = copy.deepcopy(net)
+        elif number > 3:
             follow(average, net, buffers)
         assert_evaluates(step, average if number >= 3 else net)
 

@@ -92,10 +92,13 @@ def call_on_clones(
     called: MethodCall, weights: Mapping[str, torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     """Call a model with weights, and on clones of its buffers, which get what the call writes in training."""
-    clones = {name: buffer.clone() for name, buffer in called.named_buffers()}
-    result = torch.func.functional_call(called, {**clones, **weights}, tuple(args), dict(kwargs))
+    names = [name for name, _ in called.named_buffers()]
+    values = {name: buffer.clone() for name, buffer in called.named_buffers()} | dict(weights)
+    result = torch.func.functional_call(
+        called, values, tuple(args), dict(kwargs)
+    )  # a buffer that is replaced is in values
     if called.model.training:
-        write_statistics(tuple(called.buffers()), list(clones.values()))
+        write_statistics(tuple(called.buffers()), [values[name] for name in names])
     return result
 
 

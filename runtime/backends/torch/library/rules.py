@@ -301,8 +301,8 @@ class ScheduleFree(OneByOne):
     ) -> None:
         """Move z by lr against a direction, weight decay at y included, x towards z, and y between the two."""
         (lead, greatest, total), lr = slots, numbers["lr"]
-        weight = float(greatest.clamp_(min=lr)) ** 2
-        part = weight / float(total.add_(weight)) if weight else 0.0
+        weight = greatest.clamp_(min=lr).square()
+        part = torch.where(weight > 0, weight / total.add_(weight), 0.0)  # no number is read from the device
         move = lr * (direction + numbers["weight_decay"] * parameter)
         parameter.add_(share * part * lead - (1 - share * (1 - part)) * move)
         lead.sub_(move).mul_(1 - part)
