@@ -73,6 +73,8 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
     seen: dict[str, dict[str, None]] = {}
     for graph in graphs:
         for node in (each for each in graph.nodes.values() if each.called is not None):
+            if any(part.repeat and part.number > 1 for part in node.within):
+                continue  # iterations are told by the first
             weights = (read for read in node.reads if read.cell.kind != "buffers")
             before = (name for read in weights for name in graph.writers.get(read.cell, ())[: read.version])
             if writers := dict.fromkeys(graph.nodes[name].op for name in before):
