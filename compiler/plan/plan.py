@@ -147,7 +147,7 @@ class Plan(CompiledStep):
         return why_not.explain_why_not(self, self._find_op(op), way)
 
     def _find_used(self, use: str) -> tuple[str, ...]:
-        """Return the ops with a line that the use of a block stands for; none for another name."""
+        """Return the ops with a line that the use of a block becomes; none for another name."""
         ops = self.spec.ops.items()
         inside = (getattr(each, "expr", None) or name for name, each in ops if name.startswith(f"{use}."))
         return () if use in self.spec.ops else tuple(dict.fromkeys(inside))

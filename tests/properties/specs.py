@@ -27,7 +27,7 @@ def random_spec(random: Random | int) -> dict:
 
 
 def base_spec(random: Random | int) -> dict:
-    """Return a document of the first parts of the language alone: a seed always gives the same."""
+    """Return a document of the first parts of the language alone; a seed is the same until an optimizer is added."""
     return _write(Draft(random if isinstance(random, Random) else Random(random), is_base=True))
 
 
