@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from graphspec.declare.ops.ema import UNDECIDED
+
 if TYPE_CHECKING:
     from tests.properties.specs import Draft
 
@@ -46,7 +48,7 @@ def follow_rules(draft: Draft) -> None:
         updates = [each for each in draft.ops.values() if op.get("ema") in each.get("update", [])]
         is_free = isinstance(rule, dict) and str(rule.get("name")).startswith("schedule_free")
         if is_free and updates and not any("optimizer" in each for each in updates) and draft.chance(0.7):
-            for key in ("decay", "tau", "half_life", "interval_correction"):
+            for key in ("decay", "tau", "half_life", *UNDECIDED):
                 op.pop(key, None)
             op["schedule_free"] = True
 
