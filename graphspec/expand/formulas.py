@@ -401,7 +401,9 @@ class _Expander:
             if is_last or key in PASSED_ON:
                 op[key] = value
                 if not is_last:
-                    self._places[*path, key] = self._document.places[*formula.path[:-1], key]
+                    origin = (*formula.path[:-1], key)  # has no place of its own where Python passes `**fields`
+                    spans = self._document.key_span(origin), self._document.value_span(origin)
+                    self._places[*path, key] = Place(key=spans[0], value=spans[1])
         formula.made[name] = {**op, "expr": formula.root}
         return name
 
