@@ -44,8 +44,8 @@ class FrozenSpec(Declaration):
 class GroupSpec(Declaration):
     """Parameters of a model by a pattern of their names, and what is different for them."""
 
-    match: Pattern
-    """A regular expression, searched in the names of the parameters: `bias$`, `^0[.]`."""
+    match: Pattern = ".*"
+    """A regular expression, searched in the names of the parameters: `bias$`, `^0[.]`; left out, all of the model."""
     lr_scale: OwnFromZero | None = None
     """What the learning rate is multiplied with."""
     weight_decay: OwnFromZero | None = None

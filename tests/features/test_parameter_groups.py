@@ -80,8 +80,9 @@ ops:
 """
 
 
-def test_the_optimizer_of_an_update_takes_the_groups_of_each_model_and_scales_what_its_schedule_says(backend: str):
-    step = build_step(JOINT, backend)
+@pytest.mark.parametrize("match", ["match: value, ", ""])  # without a pattern it is the whole model
+def test_the_optimizer_of_an_update_takes_the_groups_of_each_model_and_scales_what_its_schedule_says(match, backend):
+    step = build_step(JOINT.replace("match: value, ", match), backend)
     set_weights(step, {"v0.value": [0, 0], "v1.value": [0, 0]})
     step({})
     step({})
