@@ -40,6 +40,7 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
         progress=_find_progress(op, context) if op.is_counted else None,
         buffers=policy,
         int_buffers=op.int_buffers or ("ignore" if policy == "ignore" else "copy"),
+        is_bare=not context.models[op.ema].buffers,
         match=op.match,
         exclude=op.exclude,
         dtype=op.dtype or "",

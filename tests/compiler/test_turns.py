@@ -118,3 +118,41 @@ def test_why_not_names_what_would_go_wrong():
     assert "it writes in no step" in gan.why_not("judged", "earlier")
     with pytest.raises(KeyError, match="did you mean step_d"):
         gan.why_not("stepd", "later")
+
+
+STOPPED = """
+graphspec: 1
+name: stopped
+inputs: {x: {shape: [batch, 2]}, y: {shape: [batch, 2]}}
+models:
+  a: {layers: [{linear: 2}], optimizer: sgd}
+  b: {layers: [{linear: 2}, batch_norm], optimizer: sgd}
+ops:
+  noise: {random: normal, like: x}
+  held: {forward: b, inputs: x, stop: true}
+  goal: {expr: "y + stop(noise)"}
+  seen: {forward: a, inputs: x}
+  own: {expr: "stop(seen)"}
+  step_a: {update: a, loss: "mse(seen, held + goal) + mean(own * seen)"}
+  other: {forward: b, inputs: x, train: true}
+  step_b: {update: b, loss: "mse(other, y)"}
+  late: {ema: b, decay: 0.9, buffers: ignore}
+"""
+
+
+def test_a_stop_that_no_gradient_would_pass_is_explained_as_needless():
+    """Of the gradients by ``a`` none reaches ``b`` or the noise, but one would run through ``seen`` twice."""
+    plan = compile_step(load(STOPPED))
+    needless = [name for name in ("held", "goal", "own", "seen") if "`stop` changes nothing" in plan.explain(name)]
+    assert needless == ["held", "goal"]
+
+
+def test_a_draw_is_explained_with_the_options_that_the_spec_leaves_out():
+    assert "normal with mean 0, std 1" in compile_step(load(STOPPED)).explain("noise")
+    scaled = load(STOPPED, ["ops.noise.args={std: 0.5}"])
+    assert "normal with mean 0, std 0.5" in compile_step(scaled).explain("noise")
+
+
+def test_an_average_says_that_it_leaves_the_buffers_of_its_source():
+    plan = str(compile_step(load(STOPPED)))
+    assert next(line for line in plan.splitlines() if "late <-" in line).endswith("[buffers ignore]")

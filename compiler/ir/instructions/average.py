@@ -58,6 +58,8 @@ class Blend(Effect):
     """What happens to floating-point buffers."""
     int_buffers: Literal["copy", "ignore"] = "copy"
     """What happens to the others, where there are some."""
+    is_bare: bool = False
+    """Its source has no buffers."""
     match: str | None = None
     """Only parameters of the source in whose names it is found are averaged."""
     exclude: str | None = None
@@ -123,7 +125,7 @@ class Blend(Effect):
         found += (f"only '{self.match}'",) if self.match else ()
         found += (f"a copy of '{self.exclude}'",) if self.exclude else ()
         found += (f"rounded to {self.dtype}, {self.rounding}",) if self.dtype else ()
-        if not self.moves_buffers:
+        if self.is_bare:
             return found
         is_like = self.int_buffers == ("ignore" if self.buffers == "ignore" else "copy")
         apart = () if is_like else (f"other buffers {self.int_buffers}",)
