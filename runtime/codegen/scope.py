@@ -114,5 +114,5 @@ def write_comment(instruction: InstructionBase, models: tuple[str, ...]) -> str:
 
 def _find(instruction: InstructionBase, model: str, field: str) -> int | None:
     """Return the version of a model's parameters that is read or written."""
-    cells = instruction.reads if field == "reads" else instruction.writes
-    return next((cell.version for cell in cells if cell.cell == parameters_of(model)), None)
+    accesses, cell = instruction.reads if field == "reads" else instruction.writes, parameters_of(model)
+    return next((each.version for each in accesses if each.cell == cell), None)

@@ -11,6 +11,7 @@ from tests.properties.mutant import Mutant
 from tests.properties.mutants_of_averages import MUTANTS_OF_AVERAGES
 from tests.properties.mutants_of_endings import MUTANTS_OF_ENDINGS
 from tests.properties.mutants_of_graphs import MUTANTS_OF_GRAPHS
+from tests.properties.mutants_of_library import MUTANTS_OF_LIBRARY
 from tests.properties.mutants_of_order import MUTANTS_OF_ORDER
 from tests.properties.mutants_of_outcomes import MUTANTS_OF_OUTCOMES
 from tests.properties.mutants_of_parts import MUTANTS_OF_PARTS
@@ -26,6 +27,7 @@ MUTANTS = (
     *MUTANTS_OF_OUTCOMES,
     *MUTANTS_OF_AVERAGES,
     *MUTANTS_OF_PARTS,
+    *MUTANTS_OF_LIBRARY,
 )
 EQUIVALENT = (
     Mutant(

@@ -265,6 +265,21 @@ def sequences() -> dict:
     return {**_document("sequences", {"a": _model(LINEAR)}, ops), "inputs": inputs}
 
 
+def library() -> dict:
+    """Return layers of sequences, a call and a loss whose options are not their defaults, or where defaults differ."""
+    attention = {"multi_head_attention": {"heads": 1, "causal": True}}
+    layers = [{"linear": 6}, {"rms_norm": 0.1}, {"reshape": [2, 3]}, attention, "flatten", {"linear": 3}]
+    ops = {
+        "seen": {"forward": "a", "inputs": "x"},
+        "moved": {"call": "roll", "inputs": "seen", "args": {"shifts": 1}},
+        "fit": {"loss": "focal", "inputs": ["seen", 1.0]},
+        "gap": {"loss": "mse", "inputs": ["moved", "y"]},
+        "cost": {"call": "add", "inputs": ["fit", "gap"]},
+        "step": {"update": "a", "loss": "cost"},
+    }
+    return _document("library", {"a": _model(layers)}, ops)
+
+
 def recomputed() -> dict:
     """Return a class that is recomputed, as a judge whose own weights no gradient is taken of."""
     traits = {"buffers": False, "rng": False, "batch_coupled": False, "recomputes": True}
@@ -391,6 +406,7 @@ SPECIAL: Mapping[str, dict] = {
     "penalized": penalized(),
     "sequences": sequences(),
     "windows": windows(),
+    "library": library(),
     "adapted": adapted(),
     "adapted-early": adapted_early(),
     "state": state(),
