@@ -27,6 +27,16 @@ _SYNONYMS = {
     "clipnorm": "norm",
     "clipvalue": "value",
     "gradientaccumulationsteps": "accumulate",
+    "polyak": "tau",
+    "softupdate": "tau",
+    "bmm": "matmul",
+    "cat": "concat",
+    "chunk": "split",
+    "transpose": "permute",
+    "swapaxes": "permute",
+    "view": "reshape",
+    "squeeze": "reshape",
+    "unsqueeze": "reshape",
 }
 """What other libraries call what has another name here."""
 

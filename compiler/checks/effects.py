@@ -19,6 +19,7 @@ from compiler.timing.curves import check_scheduled, check_schedules
 from compiler.timing.phases import check_phases
 from compiler.timing.resolve import Timed, apply_pace, check_resets
 from compiler.timing.units import Pace, assume_pace
+from graphspec.analysis.scope import find_expression
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, CopyOp, EmaOp, LossOp, MetricOp, TransformOp, UpdateOp
 from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
@@ -117,7 +118,8 @@ def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[
     firing = frozenset[str]().union(*live.values())
     needed = {_find_written(spec, name) for name in firing & spec.ops.keys()}
     for name, op in spec.ops.items():
-        if name in firing or _find_written(spec, name) in needed - {None}:
+        is_part = find_expression(op) not in (None, name)  # the whole expression is told
+        if name in firing or is_part or _find_written(spec, name) in needed - {None}:
             continue
         match op:
             case EmaOp(ema=source) | CopyOp(copy_=source):

@@ -152,7 +152,10 @@ def find_absent_problems(
                     term = f"a lazy term is '{node.op}' itself in a sum, and its factor is its `weight`"
                     help = f"put the clock on the update that needs it; {term}"
                 if spec.ops[node.op].kind == "call":
-                    help += "; for a term of a loss that is left out in other steps, write a `loss` op with `every`"
+                    help += (
+                        "; for a term of a loss that is left out in other steps, write a `loss` op with `every`: "
+                        "`loss: wasserstein` is the mean of what it is given"
+                    )
                 yield Diagnostic(
                     code="E-ABSENT",
                     message=f"'{user}' uses '{node.op}' in steps in which '{node.op}' does not fire",

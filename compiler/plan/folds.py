@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.ir.instructions import Instruction
@@ -31,6 +31,16 @@ class Fold:
     text: str
     writes: str
     """The versions that change in them: ``d.params@1 -> @5``."""
+
+
+def group_iterations(names: Iterable[str], spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
+    """Return ops by what a reader is told of them: one that is repeated once, by its first and its last iteration."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        part = next((each for each in spec.ops[name].within if each.repeat), None)
+        key = ("", name) if part is None else (part.of, name.removeprefix(f"{part.name}."))
+        groups.setdefault(key, []).append(name)
+    return {group[0] if len(group) == 1 else f"{group[0]} to {group[-1]}": tuple(group) for group in groups.values()}
 
 
 def find_hidden(lines: Sequence[PlanLine], spec: GraphSpec) -> Mapping[int, Fold]:

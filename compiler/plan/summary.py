@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from compiler.ir.program import ModeProgram, OptimizerDecl
 from compiler.ir.value import ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.folds import group_iterations
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.timetable import format_schedule
 from compiler.plan.turns import SHOWN, count_turns, describe_turns, find_turns
@@ -59,12 +60,14 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
     """Return the parts of a summary by their titles: names and codes, each with what there is to say about it."""
     graphs = tuple(plan.graphs_of(mode.mode).values())
     decisions = ((each.code, each.text) for graph in graphs for each in graph.decisions if each.code in WAITING)
-    moments, ops = find_moments(plan, mode).items(), plan.spec.ops
+    moments, ops = find_moments(plan, mode), plan.spec.ops
     models: dict[str, str] = {}
     for model in plan.program.models:
         steppers = [name for name, op in ops.items() if isinstance(op, UpdateOp) and model.name in op.update]
         rules = [_format_optimizer(each) for each in plan.program.optimizers if model.name in each.models]
-        parts = [f"trained by {', '.join(steppers)} ({'; '.join(rules)})"] if steppers else []
+        parts = (
+            [f"trained by {', '.join(group_iterations(steppers, plan.spec))} ({'; '.join(rules)})"] if steppers else []
+        )
         for name, op in ops.items():
             if isinstance(op, EmaOp | CopyOp) and model.name == (op.target(name) if isinstance(op, EmaOp) else op.into):
                 source = f"follows {op.ema}" if isinstance(op, EmaOp) else f"a copy of {op.copy_}"
@@ -78,11 +81,12 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
             weights = (read for read in node.reads if read.cell.kind != "buffers")
             before = (name for read in weights for name in graph.writers.get(read.cell, ())[: read.version])
             if writers := dict.fromkeys(graph.nodes[name].op for name in before):
-                seen.setdefault(node.op, {})[f"{node.called} after {', '.join(writers)}"] = None
+                told = ", ".join(group_iterations(writers, plan.spec))
+                seen.setdefault(node.op, {})[f"{node.called} after {told}"] = None
     return {
         "models": tuple(models.items()),
         SEEN: tuple((op, "; or ".join(found)) for op, found in seen.items()),
-        "written": tuple((op, f"{_describe(op, ops[op])}, {when}") for op, when in moments),
+        "written": tuple(_describe_writes(plan, moments)),
         WAITS: tuple(dict.fromkeys(decisions)),
     }
 
@@ -106,6 +110,18 @@ def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
             steps = "some steps" if turns is None else turns.describe(among)
             moments[op] = steps if steps.startswith(("from", "after")) else f"in {steps}"
     return moments
+
+
+def _describe_writes(plan: CompiledStep, moments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what is written, from what, and when; iterations that are written in the same steps as one."""
+    found: dict[str, tuple[str, str]] = {}
+    for when in dict.fromkeys(moments.values()):
+        among = (op for op, moment in moments.items() if moment == when)
+        for names, group in group_iterations(among, plan.spec).items():
+            told = _describe(group[0], plan.spec.ops[group[0]])
+            rest = ", and so on" if told != _describe(group[-1], plan.spec.ops[group[-1]]) else ""
+            found[group[0]] = (names, f"{told}{rest}, {when}")
+    yield from (found[op] for op in moments if op in found)
 
 
 def _describe(name: str, op: Op) -> str:

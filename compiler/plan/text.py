@@ -11,7 +11,7 @@ from compiler.ir.program import Function
 from compiler.ir.value import Read, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.folds import PlanLine, find_hidden
+from compiler.plan.folds import PlanLine, find_hidden, group_iterations
 from compiler.plan.formula import Lines, find_lines
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.settings import find_groups, format_group, format_optimizer
@@ -147,17 +147,7 @@ def describe_function(plan: CompiledStep, function: Function, turns: str) -> str
     when += f"; with {', '.join(drawn)}" if drawn else ""
     when += f"; for {format_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
     when = f"; {turns}{when}" if turns else when
-    return f"writes: {', '.join(_list_writes(plan, function)) or 'nothing'}{when}"
-
-
-def _list_writes(plan: CompiledStep, function: Function) -> Iterator[str]:
-    """Yield what a function writes; an op that is repeated once, with the names of its first and last iteration."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for name in function.active:
-        part = next((each for each in plan.spec.ops[name].within if each.repeat), None)
-        key = ("", name) if part is None else (part.of, name.removeprefix(f"{part.name}."))
-        found.setdefault(key, []).append(name)
-    yield from (names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" for names in found.values())
+    return f"writes: {', '.join(group_iterations(function.active, plan.spec)) or 'nothing'}{when}"
 
 
 def _find_rows(plan: CompiledStep, function: Function) -> Iterator[Row]:

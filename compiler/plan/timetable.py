@@ -23,7 +23,6 @@ FORMULAS: Mapping[DecayKind, str] = {
     "inverse_power": "a copy, then 1 - (1 + (n - 1)/gamma)^-power within min and max",
     "exp_ramp": "max (1 - exp(-n/tau))",
     "anneal": "min(max, (n - 1)/(gamma + n - 1))",
-    "cosine": "half a cosine wave over n - 1",
     "power": "(1 - 1/n)^(gamma + 1)",
     "uniform": "(n - 1)/n",
     "hard": "0 at every multiple, else 1",
@@ -140,7 +139,7 @@ def _format_updates(gate: Gate, count: int) -> str:
 def _format_curve(curve: ScheduleDecl, unit: str) -> str:
     """Return a curve in words, its lengths in a unit."""
     fields = {name: f"{value:.6g}" for name, value in curve.fields.items()}
-    if unit == "writes" and curve.kind != "constant":
+    if curve.kind in FORMULAS and unit == "writes":
         given = f", {', '.join(f'{name} {value}' for name, value in fields.items())}" if fields else ""
         return f"{FORMULAS[cast('DecayKind', curve.kind)]}{given}"
     match curve.kind:

@@ -55,15 +55,15 @@ COUPLING = frozenset({"max", "min", "norm", "logsumexp"})
 """Reductions whose result for the batch is neither the mean nor the sum of the results of its parts."""
 ALONG = COUPLING | frozenset(
     (
-        "softmax", "normalize", "argmax", "concat", "stack", "split", "split_rows", "slice", "gather", "cumsum", "sort",
-        "topk", "roll", "pad", "interpolate",
+        "softmax", "log_softmax", "normalize", "argmax", "concat", "stack", "split", "split_rows", "slice", "gather",
+        "cumsum", "sort", "topk", "roll", "pad", "interpolate",
     )
 )  # fmt: skip
 """Calls that couple the samples when they run along the batch axis."""
 SUMMING = frozenset({"sum", "matmul", "einsum"})
 """Calls that add up over rows where they leave none."""
 DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "split_rows": 0} | dict.fromkeys(
-    ("softmax", "normalize", "cumsum", "sort", "topk", "roll"), -1
+    ("softmax", "log_softmax", "normalize", "cumsum", "sort", "topk", "roll"), -1
 )
 
 

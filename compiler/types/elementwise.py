@@ -61,6 +61,12 @@ def real(use: FunctionUse) -> tuple[TensorType, ...]:
     return (TensorType(tensor.shape, as_float(tensor.dtype)),)
 
 
+def floating(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type softplus, which needs floating elements: nothing changes."""
+    use.require_floating(0)
+    return (use.tensor(0),)
+
+
 def clip(use: FunctionUse) -> tuple[TensorType, ...]:
     """Type clip: a floating limit makes integers floating."""
     limits = [Constant(value=use.options.number(name)) for name in ("min", "max") if use.options.has(name)]

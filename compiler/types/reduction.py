@@ -44,7 +44,7 @@ def accuracy(use: FunctionUse) -> tuple[TensorType, ...]:
 
 
 def along_axis(use: FunctionUse) -> tuple[TensorType, ...]:
-    """Type softmax and normalize: floating, an axis that exists, nothing changes."""
+    """Type softmax, its logarithm and normalize: floating, an axis that exists, nothing changes."""
     use.require_floating(0)
     tensor = use.tensor(0)
     if tensor.shape is not None:

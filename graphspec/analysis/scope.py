@@ -9,12 +9,12 @@ from typing import Literal, TypeAlias
 from graphspec.analysis.derived import find_derived
 from graphspec.analysis.gradient_sets import Sets, find_gradient_sets
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import AdaptOp, CallOp, EmaOp, LossOp, Op, OpBase, UpdateOp
+from graphspec.declare.ops import AdaptOp, AssignOp, CallOp, CopyOp, EmaOp, LossOp, Op, OpBase, UpdateOp
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.read.source import Path
 from graphspec.words import closest
 
-Facet: TypeAlias = Literal["input", "state", "model", "average", "derived", "op", "update", "value"]
+Facet: TypeAlias = Literal["input", "state", "model", "average", "derived", "op", "update", "write", "value"]
 """What a name can be; the name of an op is often its value's too, and that of an update an op's."""
 
 
@@ -54,6 +54,7 @@ class Entry:
 _OPS: Mapping[tuple[str, ...], str] = {
     ("update",): "an update, which has no value",
     ("average",): "the average kept by an ema",
+    ("write",): "an op that writes a model or a state, and has no value",
     ("derived",): "a derived model, which nothing writes",
     ("value",): "the value of an op",
     (): "an op whose values have their own names",
@@ -128,6 +129,8 @@ def find_facets(name: str, op: OpBase) -> tuple[Facet, ...]:
         return ("op", "average")
     if isinstance(op, AdaptOp):
         return ("op", "derived")
+    if isinstance(op, EmaOp | CopyOp | AssignOp):
+        return ("op", "write")
     return ("op", "value") if name in op.defines(name) else ("op",)
 
 

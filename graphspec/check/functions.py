@@ -107,6 +107,11 @@ def _report_unknown(scope: RuleContext, path: Path, family: Family, name: str, *
     label = f"did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
     if "(" in name or " " in name:
         label, help = "", f'write an expression as `{{expr: "{name}"}}`'
+    elif family == "loss" and name == "mean":
+        label, help = (
+            "a mean is a call",
+            "in an expression it is `mean(x)`; with a clock or a weight, `loss: wasserstein`",
+        )
     elif others:
         label = f"'{name}' is a {others[0]}: did you mean `{others[0]}: {name}`?"
     elif dot and is_path(f"{module}:{function}"):

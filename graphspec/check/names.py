@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from graphspec.analysis.scope import Facet, RuleContext, find_expression
 from graphspec.declare.fields import KEYWORDS, is_name, is_part_name
-from graphspec.declare.ops import ForwardOp, GradientOp, Reference, Role, UpdateOp
+from graphspec.declare.ops import CopyOp, EmaOp, ForwardOp, GradientOp, Reference, Role, UpdateOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
 from graphspec.words import mend_name
@@ -145,6 +145,8 @@ def check_reference(scope: RuleContext, field: str, path: Path, reference: Refer
         label = f"did you mean its loss '{op.loss}'?"
     elif isinstance(op, ForwardOp) and "model" in wanted.facets:
         label = f"did you mean its model '{op.forward}'?"
+    elif isinstance(op, EmaOp | CopyOp) and op.into is not None and "model" in wanted.facets:
+        label = f"did you mean '{op.into}', into which it writes?"
     help = wanted.help
     if wanted in (_MODEL, _SOURCE, _CALLED, _ADAPTED):
         help = "write the name of a model, as declared under `models:`"

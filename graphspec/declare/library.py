@@ -207,6 +207,7 @@ CALLS: Mapping[str, Signature] = {
     "norm": _unary("Euclidean norm over axes", *REDUCTION),
     "normalize": _unary("x divided by its Euclidean norm", _axis(-1)),
     "softmax": _unary("exp(x) divided by its sum", _axis(-1)),
+    "log_softmax": _unary("the logarithm of the softmax", _axis(-1)),
     "logsumexp": _unary("log of the sum of exp(x) over axes", *REDUCTION),
     "cumsum": _unary("the sum of all elements up to each along an axis", _axis(-1)),
     "sort": Signature(
@@ -229,6 +230,7 @@ CALLS: Mapping[str, Signature] = {
         results=2,
     ),
     "sigmoid": _unary("1 / (1 + exp(-x))"),
+    "softplus": _unary("log(1 + exp(x)), without overflow"),
     "tanh": _unary("hyperbolic tangent"),
     "relu": _unary("max(0, x)"),
     "concat": Signature(meaning="join along an axis", operands=("x",), repeats=True, options=(_axis(1),)),

@@ -224,6 +224,14 @@ def softmax(x: Operand, *, axis: int | None = None, **fields: Unpack[Fields]) ->
     return apply("softmax", "call", [x], {"axis": axis}, fields)
 
 
+def log_softmax(x: Operand, *, axis: int | None = None, **fields: Unpack[Fields]) -> Value:
+    """Apply `log_softmax`: the logarithm of the softmax.
+
+    axis: the axis to work along (default -1)
+    """
+    return apply("log_softmax", "call", [x], {"axis": axis}, fields)
+
+
 def logsumexp(
     x: Operand, *, axis: int | Sequence[int] | None = None, keepdims: bool | None = None, **fields: Unpack[Fields]
 ) -> Value:
@@ -269,6 +277,11 @@ def topk(
 def sigmoid(x: Operand, **fields: Unpack[Fields]) -> Value:
     """Apply `sigmoid`: 1 / (1 + exp(-x))."""
     return apply("sigmoid", "call", [x], {}, fields)
+
+
+def softplus(x: Operand, **fields: Unpack[Fields]) -> Value:
+    """Apply `softplus`: log(1 + exp(x)), without overflow."""
+    return apply("softplus", "call", [x], {}, fields)
 
 
 def tanh(x: Operand, **fields: Unpack[Fields]) -> Value:

@@ -163,7 +163,10 @@ def _explain_value(node: ast.expr, start: int, end: int) -> ExpressionError | No
         case ast.IfExp():
             message, help = "an expression has no `if`", "write `where(condition, a, b)`"
         case ast.List():
-            message, help = "a list is no value", "write values one by one, as in `concat(a, b, axis=1)`"
+            message = "a list is no value"
+            help = (
+                "lists of numbers have names, as in `reshape(x, shape=[-1, 8])`; of values write each: `concat(a, b)`"
+            )
         case ast.Tuple():
             message = "a list is no value"
             help = "write values one by one, as in `concat(a, b, axis=1)`, and decimals as `0.5`"
@@ -183,7 +186,7 @@ def explain_attribute(value: str | None, name: str, start: int, end: int) -> Exp
         return ExpressionError("a name has no module before it", start, end, f"write `{name}`")
     help = "sizes and dtypes are not calculated with"
     if name == "T":
-        help = f"write `permute({value or 'x'}, axes=[1, 0])`"
+        help = f"write `permute({value or 'x'}, dims=[1, 0])`"
     return ExpressionError(
         f"{'this' if value is None else repr(value)} is a value, and has no `.{name}`", start, end, help
     )

@@ -122,7 +122,7 @@ def test_functions_that_differ_little_are_written_once():
     (second,) = [part for part in text.split("\n\n") if part.startswith("train_step_2")]
     assert second.splitlines()[1:] == [
         "  as train_step_1, except for",
-        "  +  15  assign    target <- net  net.params@1, target.params@0 -> @1",
+        "  +  11  assign    target <- net  net.params@1, target.params@0 -> @1",
     ]
 
 

@@ -145,7 +145,7 @@ def _write_summary(plan: CompiledStep) -> str:
         rows = (tag("dt", escape_text(name)) + tag("dd", escape_text(text)) for name, text in entries)
         nothing = name_nothing(entries) if title == WAITS else ""
         body = (tag("dl", *rows) if entries else "") + (tag("p", escape_text(nothing)) if nothing else "")
-        sections.append(tag("h3", escape_text(title)) + body)
+        sections += [tag("h3", escape_text(title)) + body] if body else []
     for title, sentences in list_details(plan, mode.mode).items():
         items = (tag("li", escape_text(each)) for each in sentences)
         sections.append(tag("h3", escape_text(title)) + tag("ul", *items))

@@ -98,6 +98,7 @@ class EmaOp(OpBase):
         if isinstance(value, list):
             message = "an ema averages one model over time, found several"
             help = (
+                "several averages are an ema for each model; "
                 "the mean of `a` and `b` is `{copy: a, into: soup}`, and after it `{ema: b, into: soup, decay: 0.5}`; "
                 "a third one has decay 2/3"
             )

@@ -111,6 +111,7 @@ def test_reductions_over_several_axes(shape, keepdims):
 @given(shape=shapes, axis=st.integers(-5, 4))
 def test_functions_along_one_axis(shape, axis):
     check("softmax", lambda x: torch.softmax(x, axis), (shape,), {"axis": axis}, exact=True)
+    check("log_softmax", lambda x: torch.log_softmax(x, axis), (shape,), {"axis": axis}, exact=True)
     check("normalize", lambda x: F.normalize(x, dim=axis), (shape,), {"axis": axis}, exact=True)
     check("argmax", lambda x: torch.argmax(x, axis), (shape,), {"axis": axis}, exact=True)
 

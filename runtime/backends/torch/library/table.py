@@ -72,6 +72,7 @@ CALLS: Mapping[str, Callee] = {
     "norm": _along("torch.linalg.vector_norm"),
     "normalize": _along("F.normalize", -1),
     "softmax": _along("torch.softmax", -1),
+    "log_softmax": _along("torch.log_softmax", -1),
     "logsumexp": Callee(path="logsumexp", implied={"axis": None, "keepdims": False}),
     "cumsum": _along("torch.cumsum", -1),
     "sort": Callee(
@@ -79,6 +80,7 @@ CALLS: Mapping[str, Callee] = {
     ),
     "topk": Callee(path="topk", positional=("k",), implied={"axis": -1, "largest": True}),
     "sigmoid": Callee(path="torch.sigmoid"),
+    "softplus": Callee(path="F.softplus", fills={"threshold": 40.0}),  # 20 by default: off by 2e-9, with a slope of 1
     "tanh": Callee(path="torch.tanh"),
     "relu": Callee(path="torch.relu"),
     "concat": _along("torch.cat", 1, gathered=True),

@@ -64,6 +64,8 @@ CASES = {
     "norm-axes": (partial(mine.norm, axis=(0, 2)), partial(torch.linalg.vector_norm, dim=(0, 2)), (CUBE,)),
     "normalize": (mine.normalize, partial(torch.nn.functional.normalize, dim=-1), (X,)),
     "softmax": (partial(tf.nn.softmax, axis=1), partial(torch.softmax, dim=1), (CUBE,)),
+    "log_softmax": (partial(tf.nn.log_softmax, axis=1), partial(torch.log_softmax, dim=1), (CUBE,)),
+    "softplus": (tf.math.softplus, partial(torch.nn.functional.softplus, threshold=40.0), (X,)),
     "logsumexp": (tf.reduce_logsumexp, torchs.logsumexp, (CUBE,)),
     "logsumexp-axes": (
         partial(tf.reduce_logsumexp, axis=(0, 2), keepdims=True),
