@@ -159,7 +159,7 @@ def each(rules: Iterable[str]) -> pytest.MarkDecorator:
 
 
 @pytest.mark.needs("torch", "tensorflow")
-@pytest.mark.parametrize("first", [0, 1, 2, 3])
+@pytest.mark.parametrize("first", [0, 2])
 @each(RULES)
 def test_whichever_update_stays_all_is_as_if_the_other_had_not_been(rule: str, first: int) -> None:
     ours, theirs = (make(rule, backend) for backend in ("torch", "tensorflow"))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import networkx as nx
 import pytest
@@ -24,22 +26,30 @@ MOST = 3
 """So many functions of a mode are looked at, the longest: they differ little."""
 
 
-def find_pictures() -> list[Any]:
-    """Return the functions of many specs on both backends."""
-    found = []
-    for path in SPECS:
-        for backend in ("torch",) if "conformance" in path.parts else ("torch", "tensorflow"):
-            plan = compile_step(
-                load(path), backend, order="latest" if "separate" in path.stem else "fewest", pending=True
-            )
-            for mode in plan.program.modes:
-                for function in sorted(mode.functions, key=lambda each: -len(each.instructions))[:MOST]:
-                    name = f"{path.parent.name}-{path.stem}-{backend}-{function.name}"
-                    found.append(pytest.param(plan, mode.mode, lay_out(plan, function), id=name))
-    return found
+Drawn: TypeAlias = "tuple[Plan, str, Picture]"
 
 
-every_picture = pytest.mark.parametrize(("plan", "mode", "picture"), find_pictures())
+@cache
+def draw(path: Path) -> tuple[Drawn, ...]:
+    """Return the longest functions of a spec, on both backends unless it is one of many."""
+    found: list[Drawn] = []
+    for backend in ("torch",) if "conformance" in path.parts else ("torch", "tensorflow"):
+        order = "latest" if "separate" in path.stem else "fewest"
+        plan = compile_step(load(path), backend, order=order, pending=True)
+        for mode in plan.program.modes:
+            longest = sorted(mode.functions, key=lambda each: -len(each.instructions))[:MOST]
+            found += [(plan, mode.mode, lay_out(plan, function)) for function in longest]
+    return tuple(found)
+
+
+def every_picture(check: Callable[[Plan, str, Picture], None]) -> Callable[[Path], None]:
+    """Return the test that checks the pictures of a spec."""
+
+    def test(path: Path) -> None:
+        for plan, mode, picture in draw(path):
+            check(plan, mode, picture)
+
+    return pytest.mark.parametrize("path", SPECS, ids=lambda path: f"{path.parent.name}-{path.stem}")(test)
 
 
 def export(plan: Plan, mode: str, picture: Picture) -> list[Any]:

@@ -50,13 +50,14 @@ def find_other_backend() -> Elsewhere | None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_random_specs_give_the_numbers_of_the_oracle_under_every_policy(chunk):
+def test_random_specs_give_the_numbers_of_the_oracle_under_two_policies(chunk):
     elsewhere = find_other_backend() if chunk in ELSEWHERE else None
-    tally = try_specs(range(chunk * SPECS // CHUNKS, (chunk + 1) * SPECS // CHUNKS), POLICIES, elsewhere)
+    policies = ("fewest", "latest" if chunk % 2 else "listed")
+    tally = try_specs(range(chunk * SPECS // CHUNKS, (chunk + 1) * SPECS // CHUNKS), policies, elsewhere)
     assert tally.mismatches == []
     assert set(tally.rejected) <= {"E-TWO-VERSIONS"}
     assert tally.agreed >= 0.8 * tally.specs - 5
-    assert tally.executed + tally.same == len(POLICIES) * tally.agreed
+    assert tally.executed + tally.same == len(policies) * tally.agreed
     assert tally.elsewhere == tally.agreed * (elsewhere is not None)
 
 
