@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.suite.graphs import rewrite_graphs
 
 _STATE = tempfile.TemporaryDirectory(prefix="stepgraph-")  # what `--allow` is remembered in: not the user's own
 
@@ -32,10 +35,15 @@ pytest_plugins = ("pytester", "tests.suite.frameworks")
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was imported out of every garbage collection: two frameworks have half a million objects that stay."""
+    """Leave what was imported out of every garbage collection: two frameworks have half a million objects that stay.
+
+    TensorFlow takes graphs as they are traced: to rewrite one takes as long as a hundred small steps of it.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
+    if "tensorflow" in sys.modules:
+        rewrite_graphs(False)
 
 
 @pytest.fixture
