@@ -22,6 +22,7 @@ from compiler.passes.freeze import find_fully_frozen, freeze_parameters
 from compiler.passes.order import find_ordering
 from compiler.passes.policies import Policy
 from compiler.passes.presence import find_open
+from compiler.passes.rows import mark_rows
 from compiler.passes.select import runs_in
 from compiler.timing.curves import declare_scheduled
 from compiler.timing.units import Pace
@@ -125,6 +126,7 @@ def lower_mode(
     lowered = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
     fully_frozen = find_fully_frozen(spec, frozen, document.names) if frozen else frozenset[str]()
     everything = freeze_parameters(lowered, frozen, fully_frozen, spec, find_open((), document.values))
+    everything = mark_rows(everything, document.models)
     return ModeGraph(
         spec=spec,
         models=document.models,

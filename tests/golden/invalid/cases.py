@@ -91,7 +91,7 @@ FIELDS = (
         "not_built.yaml",
         {
             "GS045 3:1": "remove it",
-            "GS045 10:37": "remove it",
+            "GS056 10:37": "`optimizer: {name: adam, sparse: lazy}`",
         },
     ),
     check(
