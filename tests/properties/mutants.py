@@ -14,6 +14,7 @@ from tests.properties.mutants_of_graphs import MUTANTS_OF_GRAPHS
 from tests.properties.mutants_of_order import MUTANTS_OF_ORDER
 from tests.properties.mutants_of_outcomes import MUTANTS_OF_OUTCOMES
 from tests.properties.mutants_of_parts import MUTANTS_OF_PARTS
+from tests.properties.mutants_of_rows import MUTANTS_OF_ROWS
 from tests.properties.mutants_of_terms import MUTANTS_OF_TERMS
 from tests.properties.mutants_of_verdicts import MUTANTS_OF_VERDICTS
 
@@ -26,6 +27,7 @@ MUTANTS = (
     *MUTANTS_OF_OUTCOMES,
     *MUTANTS_OF_AVERAGES,
     *MUTANTS_OF_PARTS,
+    *MUTANTS_OF_ROWS,
 )
 EQUIVALENT = (
     Mutant(
