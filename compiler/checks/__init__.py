@@ -17,7 +17,7 @@ from compiler.checks.ownership import (
     check_swaps,
 )
 from compiler.checks.recomputed import check_recomputed
-from compiler.checks.rows import check_row_sets
+from compiler.checks.sparse import check_row_sets
 from compiler.checks.versions import check_adversary, check_mixed, check_stale
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import StepGraph

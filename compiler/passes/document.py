@@ -19,10 +19,10 @@ from compiler.lower.context import LoweringContext
 from compiler.lower.table import lower_op
 from compiler.lower.verdict import find_checked, is_scaled
 from compiler.passes.freeze import find_fully_frozen, freeze_parameters
+from compiler.passes.mark_rows import mark_rows
 from compiler.passes.order import find_ordering
 from compiler.passes.policies import Policy
 from compiler.passes.presence import find_open
-from compiler.passes.rows import mark_rows
 from compiler.passes.select import runs_in
 from compiler.timing.curves import declare_scheduled
 from compiler.timing.units import Pace

@@ -11,9 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 TEXT = Path(__file__).parent / "text.txt"
+WORD = re.compile("[a-z]+")
 STOP = frozenset(
-    "a and before behind between by came does had it knows lay left near no of old saw so stood tells the to too were "
-    "when with without".split()
+    WORD.findall(
+        "a and before behind between by came does had it knows lay left near no of old saw so stood tells the to too "
+        "were when with without"
+    )
 )
 """Words that stand near all others."""
 
@@ -21,7 +24,7 @@ STOP = frozenset(
 def read_sentences() -> list[list[str]]:
     """Return the words of every sentence, those that say nothing left out."""
     lines = TEXT.read_text(encoding="utf-8").lower().splitlines()
-    return [[word for word in re.findall("[a-z]+", line) if word not in STOP] for line in lines]
+    return [[word for word in WORD.findall(line) if word not in STOP] for line in lines]
 
 
 def pairs(

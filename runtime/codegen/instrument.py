@@ -24,7 +24,7 @@ from compiler.ir.value import Read
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import find_through
-from runtime.codegen.lower.rows import find_row_sets
+from runtime.codegen.lower.row_sets import find_row_sets
 from runtime.codegen.resources import find_uses
 from runtime.codegen.scope import line_of, read
 from runtime.codegen.text import Block, Line

@@ -9,7 +9,7 @@ from compiler.ir.instructions import Apply, Instruction, Transform
 from compiler.ir.program import Function
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
-from runtime.codegen.lower.rows import read_values
+from runtime.codegen.lower.row_sets import read_values
 from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import line_of
 

@@ -160,7 +160,7 @@ def construct_optimizer(optimizer: OptimizerDecl, context: EmitContext) -> ast.e
     models, names, dialect = optimizer.models, context.names, context.dialect
     listed = names.joint(models)
     parameters = syntax.name(names.own(optimizer.name) if optimizer.is_partial else listed)
-    left = dialect.unknown_options(optimizer) | ({"sparse"} if optimizer.builtin else set())
+    left = (*dialect.unknown_options(optimizer), *(["sparse"] if optimizer.builtin else []))
     known = {key: each for key, each in optimizer.options.items() if key not in left}
     options = {name: _option(value, dialect) for name, value in known.items()}
     groups = grouped_parameters(optimizer, context)

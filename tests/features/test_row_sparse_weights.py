@@ -13,7 +13,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec import SpecError, load
-from runtime import emit
+from runtime import build, emit
 from tests.conformance.scenario import BACKENDS
 from tests.features.steps import set_weights, weights
 from tests.features.tables import DENSE, SPEC, START, Rule, batches, begin, slopes
@@ -102,7 +102,7 @@ def test_a_table_may_be_a_group(whole: str, group: str, backend: str) -> None:
 
 @pytest.mark.parametrize("taken", BACKENDS)
 def test_a_run_goes_on_in_the_middle_of_a_window(taken: str, backend: str) -> None:
-    optimizer, more = "{name: adam, lr: 0.1, sparse: lazy}", ", accumulate: {steps: 3, reduce: sum}"
+    optimizer, more = "{name: adam, lr: 0.1, sparse: lazy}", ", accumulate: {steps: 3, reduce: steps}"
     whole, first, second = (
         begin(optimizer, backend, more),
         begin(optimizer, taken, more),
@@ -287,6 +287,22 @@ def test_a_penalty_on_other_parameters_is_added_beside_rows(backend: str) -> Non
         sparse(batch)
         dense(batch)
     assert all(np.allclose(weights(sparse)[name], value, rtol=0, atol=1e-14) for name, value in weights(dense).items())
+
+
+@pytest.mark.needs("tensorflow")
+def test_xla_is_refused() -> None:
+    plan = compile_step(load(SPEC.replace("OPTIMIZER", "adam")), "tensorflow")
+    with pytest.raises(SpecError, match=r"GS268.*fixed sizes"):
+        build(plan, device="cpu", jit_compile=True)
+
+
+@pytest.mark.needs("torch")
+def test_a_model_is_not_given_in_the_place_of_one_with_rows() -> None:
+    from torch import nn
+
+    plan = compile_step(load(SPEC.replace("OPTIMIZER", "adam")), "torch")
+    with pytest.raises(SpecError, match=r"GS208.*is rows"):
+        build(plan, device="cpu", models={"table": nn.Sequential(nn.Embedding(6, 3))})
 
 
 def test_an_update_says_where_sparse_is_written() -> None:

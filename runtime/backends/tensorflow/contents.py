@@ -101,6 +101,7 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
 
 def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
     """Fill a window again, or begin it anew, as where its saved gradients were counted differently."""
+    window.drop()
     tree = tree if tree is not None and ("count" in tree) == (window.count is not None) else None
     if window.count is not None:
         window.count.assign(0.0 if tree is None else tree["count"])
@@ -110,10 +111,9 @@ def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
     if window.spoiled is not None:
         window.spoiled.assign(tree is not None and tree.get("spoiled", False))
     held: Mapping[str, Any] = {} if tree is None else tree["totals"]
-    window.drop()
-    rows: Mapping[str, Any] = {} if tree is None else tree.get("ids", {})
-    for at, ids in getattr(window, "ids", {}).items() if rows else ():
-        ids.assign(from_array(rows[names[at]], tf.int64))
+    held_ids: Any = {} if tree is None else tree.get("ids", {})
+    for at, ids in getattr(window, "ids", {}).items() if held_ids else ():
+        ids.assign(from_array(held_ids[names[at]], tf.int64))
     for name, total in zip(names, window.totals, strict=True):
         total.assign(from_array(held[name], total.dtype) if name in held else tf.zeros_like(total))
     for name, seen in zip(names, window.seen, strict=True) if window.may_miss else ():

@@ -166,7 +166,7 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
     for at, name in enumerate(named):
         if name in ids:
             window.ids[at], order = decode(ids[name], named[name].device).sort()
-            window.totals[at] = window.totals[at][order]
+            window.totals[at] = found[name][order]
     window.rows, window.count, window.absent_rows = held["rows"], held.get("count", 0), held.get("rested", 0)
     if window.guard != "none":  # the device decides whether the window is full, perhaps only in the next step
         device = next(iter(named.values())).device

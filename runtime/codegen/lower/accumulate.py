@@ -10,7 +10,7 @@ from compiler.ir.program import Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
 from runtime.codegen.lower.overflow import commit_value
-from runtime.codegen.lower.rows import list_tables
+from runtime.codegen.lower.row_sets import list_tables
 from runtime.codegen.lower.transform import frozen_places
 from runtime.codegen.resources import find_instructions, find_windows
 from runtime.codegen.scope import line_of, with_notes

@@ -18,7 +18,7 @@ from compiler.ir.instructions import (
 from compiler.ir.program import Function, Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
-from runtime.codegen.lower.rows import over_rows, read_values
+from runtime.codegen.lower.row_sets import over_rows, read_values
 from runtime.codegen.resources import find_checked, find_instructions
 from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line

@@ -10,7 +10,7 @@ from compiler.ir.value import Plain, Setting
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.overflow import commit_value
-from runtime.codegen.lower.rows import over_rows
+from runtime.codegen.lower.row_sets import over_rows
 from runtime.codegen.optimizers import add_shared, has_groups
 from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import line_of, setting, with_notes

@@ -12,7 +12,7 @@ from compiler.ir.value import Scheduled
 from compiler.ir.weight_terms import Projection
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
-from runtime.codegen.lower.rows import has_rows, step_rows
+from runtime.codegen.lower.row_sets import has_rows, step_rows
 from runtime.codegen.lower.transform import apply_present
 from runtime.codegen.needs import are_tied, follows_buffers
 from runtime.codegen.resources import averaged_keys, chosen_list

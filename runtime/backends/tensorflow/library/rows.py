@@ -67,9 +67,7 @@ def over_rows(
 def whole_tables(gradients: RowGradients, parameters: Sequence[tf.Variable]) -> tuple[tf.Tensor, ...]:
     """Return gradients in which those of tables have all rows, for rules that change rows without a gradient."""
     return tuple(
-        tf.scatter_nd(each.ids[:, None], each.values, tf.constant(table.shape.as_list(), tf.int64))
-        if isinstance(each, Rows)
-        else each
+        tf.scatter_nd(each.ids[:, None], each.values, tf.shape(table, tf.int64)) if isinstance(each, Rows) else each
         for each, table in zip(gradients, parameters, strict=True)
     )
 
