@@ -9,6 +9,7 @@ from difflib import get_close_matches
 
 from compiler.batch.losses import find_counted
 from compiler.checks.effects import check_averaging, check_backend, check_dead, check_durations, check_terms
+from compiler.checks.sparse import check_lazy, check_tables
 from compiler.declare import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.facts.models import Observations, describe_models
 from compiler.facts.parameters import check_matrices, check_patterns, find_known_names
@@ -88,7 +89,7 @@ def compile_step(
     program = replace(program, uncounted=tuple(each.message for each in left))
     sink.report(check_patterns(spec, find_known_names(program.models)))
     shapes = {model.name: {each.name: each.shape for each in model.parameters} for model in program.models}
-    sink.report(check_matrices(spec, shapes))
+    sink.report((*check_matrices(spec, shapes), *check_lazy(spec, program), *check_tables(spec, program)))
     sink.stop_on_errors()
     return Plan(
         spec=spec,

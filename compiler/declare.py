@@ -125,6 +125,8 @@ def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[Optim
                     options[key] = tuple(_declare_number(each, rates) for each in value)
                 case ScheduleSpec():
                     options[key] = _declare_number(value, rates)
+                case "dense" if key == "sparse":
+                    pass  # how a rule steps without the option
                 case _:
                     options[key] = value
         declared = OptimizerDecl(

@@ -64,6 +64,7 @@ def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, micro_batch
         inputs=inputs,
         output=name,
         models=gradient.models,
+        rows=gradient.rows,
         may_miss=gradient.unconnected == "skip" or bool(gradient.frozen),
     )
 

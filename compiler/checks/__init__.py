@@ -17,6 +17,7 @@ from compiler.checks.ownership import (
     check_swaps,
 )
 from compiler.checks.recomputed import check_recomputed
+from compiler.checks.sparse import check_row_sets
 from compiler.checks.versions import check_adversary, check_mixed, check_stale
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import StepGraph
@@ -47,6 +48,7 @@ MODE_CHECKS: tuple[Callable[[ModeGraph], Iterable[Diagnostic]], ...] = (
     check_lazy,
     check_evaluated,
     check_datasets,
+    check_row_sets,
 )
 """Checks of a whole mode, before it is known which ops fire together."""
 

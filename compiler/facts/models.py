@@ -72,6 +72,8 @@ class ModelFacts:
     """Its declared EMA policy for buffers."""
     compute: Compute
     """The dtype of its matrix products and convolutions; float32 for a single parameter, which has none."""
+    has_rows: bool = False
+    """It has tables whose gradients are kept as rows: embeddings that are `sparse`."""
     terms: OwnTerms = NO_TERMS
     """Its own penalties and constraints."""
 
@@ -141,6 +143,7 @@ def _describe(
         updated=updated,
         policy=own.buffers if own is not None else None,
         compute="float32" if spec.models[root].parameter is not None else spec.compute(name),
+        has_rows=any(layer.options.get("sparse") is True for layer in find_layers(spec.models[root].layers or ())),
         terms=(observed or Observations()).terms.get(name, NO_TERMS),
     )
 

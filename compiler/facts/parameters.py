@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.facts.optimizers import find_optimizers
-from compiler.ir.program import ModelDecl
+from compiler.ir.program import ModelDecl, OptimizerDecl
 from graphspec.analysis.derived import find_derived
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import AdaptOp, EmaOp, UpdateOp
@@ -40,6 +40,23 @@ def find_known_names(models: Iterable[ModelDecl]) -> Mapping[str, tuple[str, ...
     """Return the names of the parameters of every model whose structure is known: not those of classes."""
     known = (model for model in models if model.kind == "parameter" or model.layers)
     return {model.name: tuple(each.name for each in model.parameters) for model in known}
+
+
+def find_tables(models: Iterable[ModelDecl], optimizer: OptimizerDecl) -> tuple[tuple[str, str], ...]:
+    """Return, by model and name, the parameters that an optimizer steps whose gradients are rows."""
+    declared = (model for model in models if model.name in optimizer.models)
+    found = ((model.name, each.name) for model in declared for each in model.parameters if each.sparse)
+    chosen, left = optimizer.chosen, optimizer.left
+
+    def is_in(groups: Sequence[tuple[str, str]], model: str, name: str) -> bool:
+        """Return whether one of some groups has a parameter."""
+        return any(of == model and bool(find_matching(match, (name,))) for of, match in groups)
+
+    return tuple(
+        (model, name)
+        for model, name in found
+        if (not chosen or is_in(chosen, model, name)) and not is_in(left, model, name)
+    )
 
 
 def find_stepped(spec: GraphSpec, model: str, names: Names) -> tuple[str, ...]:

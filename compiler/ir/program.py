@@ -6,7 +6,7 @@ mode and set of ops that fire together. Backends match over its instructions and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -78,6 +78,8 @@ class TensorDecl:
     shape: tuple[int, ...]
     initializer: Initializer
     dtype: str = "float32"
+    sparse: bool = False
+    """Its gradient is kept as rows: the indices that a batch has, and a vector for each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,11 @@ class ModelDecl:
     """Gradients recompute parts of its calls."""
     place: str = ""
 
+    @property
+    def has_rows(self) -> bool:
+        """Return whether the gradient of some parameter is kept as rows."""
+        return any(each.sparse for each in self.parameters)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerDecl:
@@ -171,6 +178,21 @@ class OptimizerDecl:
     def is_partial(self) -> bool:
         """Return whether it steps some parameters of its models alone."""
         return bool(self.excluded or self.chosen or self.left)
+
+    @property
+    def is_lazy(self) -> bool:
+        """Return whether it leaves alone what it keeps for rows without a gradient, where its rule moves all rows."""
+        return self.builtin and self.options.get("sparse") == "lazy"
+
+    @property
+    def steps_rows(self) -> bool:
+        """Return whether an update changes nothing but the rows that have a gradient: by its rule, or because lazy."""
+        if self.is_lazy:
+            return True
+        still = {"sgd": ("momentum", "weight_decay"), "adagrad": ("weight_decay",)}.get(self.rule, ())
+        decays = any(group.weight_decay for group in self.groups)
+        has_slot = self.options.get("momentum_form") == "lr_inside"
+        return bool(still) and not (decays or has_slot or any(self.options[name] for name in still))
 
     def find_changed(self) -> tuple[GroupDecl, ...]:
         """Return the groups that it steps in another way than the rest."""
@@ -317,6 +339,10 @@ class Program:
     def mode(self, name: str) -> ModeProgram:
         """Return the program of a mode; raise StopIteration where the spec has none."""
         return next(mode for mode in self.modes if mode.mode == name)
+
+    def has_rows(self, models: Iterable[str]) -> bool:
+        """Return whether a gradient set over some models has rows."""
+        return any(self.model(each).has_rows for each in models)
 
     def model(self, name: str) -> ModelDecl:
         """Return a model's declaration by name; raise StopIteration where there is none."""

@@ -19,6 +19,7 @@ from compiler.lower.context import LoweringContext
 from compiler.lower.table import lower_op
 from compiler.lower.verdict import find_checked, is_scaled
 from compiler.passes.freeze import find_fully_frozen, freeze_parameters
+from compiler.passes.mark_rows import mark_rows
 from compiler.passes.order import find_ordering
 from compiler.passes.policies import Policy
 from compiler.passes.presence import find_open
@@ -125,6 +126,7 @@ def lower_mode(
     lowered = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
     fully_frozen = find_fully_frozen(spec, frozen, document.names) if frozen else frozenset[str]()
     everything = freeze_parameters(lowered, frozen, fully_frozen, spec, find_open((), document.values))
+    everything = mark_rows(everything, document.models)
     return ModeGraph(
         spec=spec,
         models=document.models,

@@ -26,6 +26,7 @@ def flags_of(instruction: Instruction) -> tuple[str, ...]:
     detached = (each for each in instruction.refs if each.detach)
     return (
         *instruction.flags,
+        *(("rows",) if instruction.rows else ()),
         *((f"if {format_commit(instruction.commits)}",) if instruction.commits else ()),
         *(f"{ref.name} detached" for ref in detached),
     )

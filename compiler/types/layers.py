@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from compiler.ir.program import LayerDecl, TensorDecl
@@ -142,12 +142,13 @@ def embedding(use: LayerUse) -> LayerResult:
     if use.dtype not in ("int64", "int32", None):
         help = "declare the input with dtype int64"
         raise use.problem(f"an input of dtype {use.dtype}", "indices of dtype int64 or int32 for `embedding`", help)
-    count, size = use.options.integer("count"), use.options.integer("size")
+    count, size, sparse = use.options.integer("count"), use.options.integer("size"), use.options.flag("sparse")
+    weight = use.tensor("weight", (count, size), STANDARD_NORMAL)
     return LayerResult(
         output=(*use.shape, size),
         dtype="float32",
-        options={"num_embeddings": count, "embedding_dim": size},
-        parameters=(use.tensor("weight", (count, size), STANDARD_NORMAL),),
+        options={"num_embeddings": count, "embedding_dim": size, "sparse": sparse},
+        parameters=(replace(weight, sparse=sparse),),
     )
 
 

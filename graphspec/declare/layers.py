@@ -131,7 +131,11 @@ LAYERS: Mapping[str, tuple[Option, ...]] = {
     ),
     "lstm": RECURRENT,
     "gru": RECURRENT,
-    "embedding": (_whole("count", "number of different indices"), _whole("size", "length of each vector")),
+    "embedding": (
+        _whole("count", "number of different indices"),
+        _whole("size", "length of each vector"),
+        Option(name="sparse", kind="bool", default=False, meaning="whether its gradient is kept as rows"),
+    ),
     "dropout": (
         Option(name="p", kind="number", default=0.5, minimum=0.0, below=1.0, meaning="fraction of elements dropped"),
     ),

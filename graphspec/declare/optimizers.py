@@ -63,6 +63,13 @@ def _eps(default: float) -> Option:
     return _number("eps", default, "added to the denominator")
 
 
+SPARSE = Option(
+    name="sparse",
+    kind="choice",
+    choices=("dense", "lazy"),
+    default="dense",
+    meaning="which rows of `sparse` tables an update steps: all (dense), or those that have a gradient (lazy)",
+)
 FUSED = Option(name="fused", kind="auto", default="auto", meaning="one fused kernel, if the device has one")
 
 OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
@@ -79,9 +86,10 @@ OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
             default="lr_outside",
             meaning="whether the momentum holds gradients (lr_outside) or steps already scaled by lr (lr_inside)",
         ),
+        SPARSE,
         FUSED,
     ),
-    "adam": (_rate(1e-3), _betas(0.9, 0.999), _eps(1e-8), _decay(), FUSED),
+    "adam": (_rate(1e-3), _betas(0.9, 0.999), _eps(1e-8), _decay(), SPARSE, FUSED),
     "adamw": (_rate(1e-3), _betas(0.9, 0.999), _eps(1e-8), _decay(1e-2, decoupled=True), FUSED),
     "rmsprop": (
         _rate(1e-2),
@@ -105,6 +113,7 @@ OPTIMIZERS: Mapping[OptimizerName, tuple[Option, ...]] = {
         _decay(),
         replace(_number("initial_accumulator_value", 0.0, "initial value of the sum of squares"), once=True),
         _eps(1e-10),
+        SPARSE,
         FUSED,
     ),
     "adadelta": (

@@ -19,6 +19,7 @@ def sgd(
     nesterov: bool | None = None,
     weight_decay: Number | None = None,
     momentum_form: Literal["lr_outside", "lr_inside"] | None = None,
+    sparse: Literal["dense", "lazy"] | None = None,
     fused: bool | Literal["auto"] | None = None,
 ) -> Mapping[str, object]:
     """Use the optimizer sgd; options that are left out have the defaults of the spec.
@@ -30,6 +31,8 @@ def sgd(
     weight_decay: weight decay, added to the gradient (default 0)
     momentum_form: whether the momentum holds gradients (lr_outside) or steps already scaled by lr (lr_inside)
         (default lr_outside)
+    sparse: which rows of `sparse` tables an update steps: all (dense), or those that have a gradient (lazy) (default
+        dense)
     fused: one fused kernel, if the device has one (default auto)
     """
     return _write(
@@ -41,6 +44,7 @@ def sgd(
             "nesterov": nesterov,
             "weight_decay": weight_decay,
             "momentum_form": momentum_form,
+            "sparse": sparse,
             "fused": fused,
         },
     )
@@ -52,6 +56,7 @@ def adam(
     betas: Sequence[Number] | None = None,
     eps: Number | None = None,
     weight_decay: Number | None = None,
+    sparse: Literal["dense", "lazy"] | None = None,
     fused: bool | Literal["auto"] | None = None,
 ) -> Mapping[str, object]:
     """Use the optimizer adam; options that are left out have the defaults of the spec.
@@ -60,9 +65,13 @@ def adam(
     betas: decay of the two running means (default [0.9, 0.999])
     eps: added to the denominator (default 1e-08)
     weight_decay: weight decay, added to the gradient (default 0)
+    sparse: which rows of `sparse` tables an update steps: all (dense), or those that have a gradient (lazy) (default
+        dense)
     fused: one fused kernel, if the device has one (default auto)
     """
-    return _write("adam", {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": fused})
+    return _write(
+        "adam", {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "sparse": sparse, "fused": fused}
+    )
 
 
 def adamw(
@@ -125,6 +134,7 @@ def adagrad(
     weight_decay: Number | None = None,
     initial_accumulator_value: Number | None = None,
     eps: Number | None = None,
+    sparse: Literal["dense", "lazy"] | None = None,
     fused: bool | Literal["auto"] | None = None,
 ) -> Mapping[str, object]:
     """Use the optimizer adagrad; options that are left out have the defaults of the spec.
@@ -134,6 +144,8 @@ def adagrad(
     weight_decay: weight decay, added to the gradient (default 0)
     initial_accumulator_value: initial value of the sum of squares (default 0)
     eps: added to the denominator (default 1e-10)
+    sparse: which rows of `sparse` tables an update steps: all (dense), or those that have a gradient (lazy) (default
+        dense)
     fused: one fused kernel, if the device has one (default auto)
     """
     return _write(
@@ -144,6 +156,7 @@ def adagrad(
             "weight_decay": weight_decay,
             "initial_accumulator_value": initial_accumulator_value,
             "eps": eps,
+            "sparse": sparse,
             "fused": fused,
         },
     )

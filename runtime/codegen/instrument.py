@@ -24,6 +24,7 @@ from compiler.ir.value import Read
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import find_through
+from runtime.codegen.lower.row_sets import find_row_sets
 from runtime.codegen.resources import find_uses
 from runtime.codegen.scope import line_of, read
 from runtime.codegen.text import Block, Line
@@ -105,7 +106,8 @@ def _perform(scope: EmitScope, check: str, *arguments: ast.expr, **keywords: ast
 
 def _values(names: Iterable[str], scope: EmitScope) -> ast.expr:
     """Return the variables of values by name: ``{"fake": fake}``."""
-    return syntax.dictionary({name: read(name, scope) for name in names})
+    plain = {name: syntax.call("values_of", read(name, scope)) for name in find_row_sets(scope.function)}
+    return syntax.dictionary({name: plain.get(name, read(name, scope)) for name in names})
 
 
 def _texts(texts: Iterable[str]) -> ast.expr:

@@ -9,6 +9,7 @@ from compiler.ir.instructions import Apply, Instruction, Transform
 from compiler.ir.program import Function
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
+from runtime.codegen.lower.row_sets import read_values
 from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import line_of
 
@@ -27,7 +28,8 @@ def measured(instruction: Instruction, lowered: Lowered, scope: EmitScope) -> Lo
         sets = dict.fromkeys(part.gradients for part in instruction.parts)
     else:
         sets = dict.fromkeys(instruction.inputs if isinstance(instruction, Transform) else ())
-    named = (syntax.constant(instruction.op), *(syntax.name(scope.names.value(each)) for each in sets))
+    taken = (read_values(syntax.name(scope.names.value(each)), instruction) for each in sets)
+    named = (syntax.constant(instruction.op), *taken)
     kept = syntax.perform(syntax.call(f"{scope.names.norms}.keep", *named))
     return replace(lowered, code=(line_of(instruction, kept), *lowered.code))
 

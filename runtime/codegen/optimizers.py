@@ -160,7 +160,8 @@ def construct_optimizer(optimizer: OptimizerDecl, context: EmitContext) -> ast.e
     models, names, dialect = optimizer.models, context.names, context.dialect
     listed = names.joint(models)
     parameters = syntax.name(names.own(optimizer.name) if optimizer.is_partial else listed)
-    known = {key: each for key, each in optimizer.options.items() if key not in dialect.unknown_options(optimizer)}
+    left = (*dialect.unknown_options(optimizer), *(["sparse"] if optimizer.builtin else []))
+    known = {key: each for key, each in optimizer.options.items() if key not in left}
     options = {name: _option(value, dialect) for name, value in known.items()}
     groups = grouped_parameters(optimizer, context)
     if optimizer.builtin and optimizer.rule in dialect.direct:

@@ -202,12 +202,13 @@ def window_item(
     shapes: Mapping[str, tuple[int, ...]],
     *,
     is_open: bool,
+    tables: frozenset[str] = frozenset(),
 ) -> Item:
     """Return the gradients that an update has accumulated, by parameter; without them its window begins anew.
 
-    ``is_open``: some may be absent.
+    ``is_open``: some may be absent. ``tables``: parameters of which it has rows, and their indices under `ids`.
     """
-    check = partial(_check_window, window, shapes, is_open)
+    check = partial(_check_window, window, shapes, is_open, tables)
     return Item(path=("windows", window), read=read, write=write, optional=True, check=check)
 
 
@@ -251,15 +252,26 @@ def _check_scale(found: Plain, arrays: Mapping[str, Array]) -> Iterator[Fault]:
 
 
 def _check_window(
-    window: str, shapes: Mapping[str, tuple[int, ...]], is_open: bool, found: Plain, arrays: Mapping[str, Array]
+    window: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    is_open: bool,
+    tables: frozenset[str],
+    found: Plain,
+    arrays: Mapping[str, Array],
 ) -> Iterator[Fault]:
     """Yield every difference between accumulated gradients and their parameters."""
     prefix = f"windows.{window}.totals."
-    held = {name.removeprefix(prefix): arrays[name].shape for name in find_arrays(found) if name in arrays}
+    named = [name for name in find_arrays(found) if name in arrays]
+    held = {name.removeprefix(prefix): arrays[name].shape for name in named if name.startswith(prefix)}
     wanted = held.keys() if is_open else shapes.keys() | held.keys()
+    ids = f"windows.{window}.ids."
+    counts = {name.removeprefix(ids): arrays[name].size for name in named if name.startswith(ids)}
     for name in sorted(wanted) if held else ():
-        if held.get(name) != shapes.get(name):
-            yield Fault(kind="shape", name=prefix + name, found=str(held.get(name)), expected=str(shapes.get(name)))
+        shape = shapes.get(name)
+        if shape is not None and name in tables and name in counts:
+            shape = (counts[name], *shape[1:])
+        if held.get(name) != shape or (name in counts) != (name in tables):
+            yield Fault(kind="shape", name=prefix + name, found=str(held.get(name)), expected=str(shape))
 
 
 class Stepping(Protocol):

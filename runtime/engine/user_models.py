@@ -100,6 +100,10 @@ def check_given(
             message = f"model '{name}' is given as {found}, expected {expected}"
             help = f"give an object of it: `{model.__name__}(...)`" if isinstance(model, type) else ""
             problems.append(Diagnostic(code="GS208", message=message, span=find_span(spec, name), help=help))
+        elif program.model(name).has_rows:
+            message = f"model '{name}' is given, and the spec's own has an embedding whose gradient is rows"
+            help = "remove `sparse: true` from the embedding, or give no model"
+            problems.append(Diagnostic(code="GS208", message=message, span=find_span(spec, name), help=help))
         else:
             models[name] = model
     if problems:

@@ -48,6 +48,7 @@ WANTED = {
     "sac",
     "maml",
     "sam",
+    "sparse-embeddings",
 }
 CODE = {
     "custom-classes": "zoo",
@@ -57,6 +58,7 @@ CODE = {
     "dqn": "cartpole",
     "tied-lm": "sums",
     "maml": "sines",
+    "sparse-embeddings": "pairs",
 }
 """The module of their own that specs name, by folder."""
 ON_TENSORFLOW = {"custom-classes": "keras_zoo"}

@@ -22,7 +22,7 @@ TORCH = {
     "nadam": torch.optim.NAdam,
     "muon": torch.optim.Muon,
 }
-OURS_ALONE = ("fused", "momentum_form", "adjust_lr")
+OURS_ALONE = ("fused", "momentum_form", "adjust_lr", "sparse")
 
 
 @pytest.mark.parametrize("name", TORCH)

@@ -324,7 +324,7 @@ class Call:
             return x
         return x * self.numbers.lift(self.mask(tuple(x.shape[1:]), p)[None] / (1 - p))
 
-    def _embedding(self, x: Array, name: str, count: int, size: int) -> Array:
+    def _embedding(self, x: Array, name: str, count: int, size: int, sparse: bool = False) -> Array:
         chosen = np.eye(count)[np.asarray(x[0], np.int64)]
         flat = self.numbers.lift(chosen.reshape((1, -1, count)))
         return self.numbers.einsum("pbi,pio->pbo", flat, self._get(name, "weight")).reshape((-1, *x.shape[1:], size))

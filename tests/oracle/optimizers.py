@@ -302,6 +302,18 @@ DEFAULTS: Mapping[str, Options] = {
 """PyTorch's defaults, and otherwise those of papers and their authors' code; a rule without a weight decay has 0."""
 
 
+def step_rows(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
+    """Return what a rule makes of those rows alone that have a gradient, as `torch.optim.SparseAdam`; others stay."""
+    rule = RULES[o["rule"]]
+    rows = np.flatnonzero(g.any(axis=tuple(range(1, g.ndim))))
+    slots = {key: value.copy() for key, value in (s or rule(w, 0 * g, {}, o, 1)[1]).items()}
+    stepped = w.copy()
+    stepped[rows], new = rule(w[rows], g[rows], {key: value[rows] for key, value in slots.items()}, o, t)
+    for key, value in new.items():
+        slots[key][rows] = value
+    return stepped, slots
+
+
 def clip_norm(gradients: Mapping[Any, np.ndarray], norm: float, eps: float = 0.0) -> Mapping[Any, np.ndarray]:
     """Return all gradients times min(1, norm / (||g|| + eps)) (Pascanu et al. 2013)."""
     length = math.sqrt(sum(float((g * g).sum()) for g in gradients.values()))

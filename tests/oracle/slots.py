@@ -12,7 +12,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
 from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.schedules import ScheduleSpec
-from tests.oracle.optimizers import DEFAULTS, RULES
+from tests.oracle.optimizers import DEFAULTS, RULES, step_rows
 from tests.oracle.schedules import read
 from tests.oracle.terms import group_of, options_of
 
@@ -128,6 +128,16 @@ class Optimizers:
         return found
 
 
+def is_lazy(spec: GraphSpec, model: str, name: str, rule: OptimizerSpec) -> bool:
+    """Return whether a rule steps those rows of a parameter alone that have a gradient: of a sparse embedding."""
+    if rule.options.get("sparse") != "lazy" or model not in spec.models:
+        return False
+    while spec.models[model].like is not None:
+        model = spec.models[model].like
+    at, layers = name.partition(".")[0], spec.models[model].layers or ()
+    return at.isdecimal() and layers[int(at)].options.get("sparse") is True
+
+
 def has_vague(gradients: Mapping) -> bool:
     """Return whether some elements are so much smaller than the greatest that they may be rounding."""
     sizes = [np.abs(g) for g in gradients.values()]
@@ -156,7 +166,8 @@ def _advance(
             rule = declared if group is None or group.optimizer is None else group.optimizer
             options = _read_options(rule, before.applied, step.number - 1)
             own = options_of(step.meaning.spec, model, key, options, before.applied)
-            made[model][key], slots[model, key] = RULES[rule.name](w, g, old, own, before.applied + 1)
+            advance = step_rows if is_lazy(step.meaning.spec, model, key, rule) else RULES[rule.name]
+            made[model][key], slots[model, key] = advance(w, g, old, {**own, "rule": rule.name}, before.applied + 1)
     return Cell(applied=before.applied + 1, slots=slots), made
 
 

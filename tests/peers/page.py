@@ -84,7 +84,7 @@ becomes the peer's number.
 
 ## What is left out
 
-- What is [not built yet](language.md#not-built-yet): sparse gradients, several processes, repeated and
+- What is [not built yet](language.md#not-built-yet): several processes, repeated and
   random blocks.
 - What has no name here: Ftrl, Adafactor, LAMB, Muon and AMSGrad; rates that react to a plateau, inverse-time decay,
   products of schedules, cosines with an exponent; Poisson, log-cosh, squared hinge and percentage losses. Many of

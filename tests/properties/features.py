@@ -41,6 +41,8 @@ def _of_model(document: Document, name: str, model: Document) -> Iterator[str]:
         yield f"class: {model['class'].rpartition(':')[2]}"
     for layer in model.get("layers", ()):
         yield f"layer: {layer if isinstance(layer, str) else next(iter(layer))}"
+        if "sparse" in repr(layer):
+            yield f"rows: {'lazy' if 'lazy' in repr(model['optimizer']) else 'dense'}"
     if "optimizer" in model and any(name in as_list(op.get("update", [])) for op in document["ops"].values()):
         yield from _of_optimizer(model["optimizer"])
 

@@ -15,6 +15,7 @@ from tests.properties.mutants_of_library import MUTANTS_OF_LIBRARY
 from tests.properties.mutants_of_order import MUTANTS_OF_ORDER
 from tests.properties.mutants_of_outcomes import MUTANTS_OF_OUTCOMES
 from tests.properties.mutants_of_parts import MUTANTS_OF_PARTS
+from tests.properties.mutants_of_rows import MUTANTS_OF_ROWS
 from tests.properties.mutants_of_terms import MUTANTS_OF_TERMS
 from tests.properties.mutants_of_verdicts import MUTANTS_OF_VERDICTS
 
@@ -28,6 +29,7 @@ MUTANTS = (
     *MUTANTS_OF_AVERAGES,
     *MUTANTS_OF_PARTS,
     *MUTANTS_OF_LIBRARY,
+    *MUTANTS_OF_ROWS,
 )
 EQUIVALENT = (
     Mutant(

@@ -12,6 +12,7 @@ from tests.properties.special_endings import ENDING
 from tests.properties.special_moved import MOVED
 from tests.properties.special_overflow import OVERFLOWING
 from tests.properties.special_parted import PARTED
+from tests.properties.special_rows import TABLES
 from tests.properties.specs import base_spec
 
 LINEAR = [{"linear": 3}, "tanh", {"linear": 3}]
@@ -417,6 +418,7 @@ SPECIAL: Mapping[str, dict] = {
     **ENDING,
     **MOVED,
     **PARTED,
+    **TABLES,
 }
 
 

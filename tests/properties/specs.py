@@ -12,6 +12,7 @@ from tests.properties.followers import add_followers
 from tests.properties.further import add_further, add_last, add_later, add_latest, add_library_parts, add_newest
 from tests.properties.models import has_buffers, random_layers
 from tests.properties.optimizers import random_optimizer
+from tests.properties.rows import add_rows
 from tests.properties.updates import add_updates
 from tests.properties.values import Values, add_losses, add_values
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hypothesis.strategies import SearchStrategy
+
+TABLES = 0.06
+"""The share of the drafts with a table whose gradient is kept as rows."""
 
 
 def random_spec(random: Random | int) -> dict:
@@ -186,6 +190,9 @@ class Draft:
             names, outputs = self._add(add_later, names, outputs)
             self.random = Random(f"{self.ops!r} parts")
             names, outputs = self._add(add_last, names, outputs)
+            self.random = Random(f"{self.ops!r} rows")
+            if self.chance(TABLES):
+                names, outputs = self._add(add_rows, names, outputs)
         shape = {"shape": ["batch", self.size]}
         document = {
             "graphspec": 1,

@@ -22,6 +22,8 @@ WANTED = {
     "layer: dropout": 0.2,
     "layer: conv2d": 0.3,
     "layer: embedding": 0.05,
+    "rows: lazy": 0.02,
+    "rows: dense": 0.01,
     "model: parameter": 0.1,
     "model: like, fresh": 0.05,
     "op: gradient": 0.5,

@@ -95,6 +95,8 @@ class InstructionBase(ABC):
     """What non-finite gradients skip; empty: not specified."""
     commits: Commit = ()
     """The verdicts under which a write takes place; otherwise it changes nothing."""
+    rows: bool = False
+    """In its gradient sets the gradients of tables are rows: indices, each once, and their vectors."""
 
     notes: tuple[str, ...] = ()
     """Short sentences a backend prints as comments, e.g. why an update stands where it stands."""

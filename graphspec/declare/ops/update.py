@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
@@ -130,7 +130,15 @@ class UpdateOp(OpBase):
     shared: Literal["sum"] | None = None
     """`sum`: what other updates step as well this one steps for all, on the sum of the gradients."""
     reduce: NotBuilt = None
-    sparse: NotBuilt = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_sparse(cls, value: object) -> object:
+        if isinstance(value, dict) and "sparse" in value:
+            help = "write `optimizer: {name: adam, sparse: lazy}`, and `sparse: true` in the embedding"
+            message = "`sparse` says how an optimizer steps, and is written there"
+            raise below(("sparse",), problem("GS056", message, help=help, at="key"))
+        return cast("object", value)
 
     @model_validator(mode="after")
     def _check_source(self) -> UpdateOp:

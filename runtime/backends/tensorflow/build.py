@@ -51,6 +51,9 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     setting = Setting.of(plan, request, device=device, dtype=dtype, given=given)
     learned = learn(plan, given, TensorFlowObserver(setting=setting))
     program, spec = learned.plan.program, learned.plan.spec
+    if request.jit_compile and program.has_rows(each for one in program.optimizers for each in one.models):
+        message = "XLA compiles tensors of fixed sizes, and the gradient of an embedding is rows (`sparse: true`)"
+        raise problem("GS268", message, help="leave out `jit_compile` (`--xla`), or `sparse: true`")
     refuse(find_stalls(program, spec, request.dtype), spec)
     loaded = load_program(program, given, setting.extras)
     models = make_models(loaded, spec, ERRORS, setting, learned.models)

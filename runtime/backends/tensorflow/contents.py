@@ -79,9 +79,10 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
     """Yield the gradients that updates have accumulated."""
     for window, held in windows.items():
         named = name_slots(held.parameters, names)
-        shapes = {name: tuple(total.shape) for name, total in zip(named, held.totals, strict=True)}
+        shapes = {name: tuple(each.shape) for name, each in zip(named, held.parameters, strict=True)}
+        tables = frozenset(named[at] for at in getattr(held, "ids", ()))
         read, write = partial(_read_window, held, named), partial(_write_window, held, named)
-        yield window_item(window, read, write, shapes, is_open=held.may_miss)
+        yield window_item(window, read, write, shapes, is_open=held.may_miss, tables=tables)
 
 
 def _read_window(window: Any, names: Sequence[str]) -> Any:
@@ -93,11 +94,14 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
     seen = [bool(each) for each in window.seen] if window.may_miss else [True] * len(names)
     named = zip(names, window.totals, seen, strict=True)
     totals = {name: to_array(total) for name, total, is_there in named if is_there}
-    return {"rows": rows, **counted, **spoiled, "totals": totals} if rows or any(spoiled.values()) else None
+    ids = {names[at]: to_array(each) for at, each in getattr(window, "ids", {}).items()}
+    more = {"ids": ids} if ids else {}
+    return {"rows": rows, **counted, **spoiled, **more, "totals": totals} if rows or any(spoiled.values()) else None
 
 
 def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
     """Fill a window again, or begin it anew, as where its saved gradients were counted differently."""
+    window.drop()
     tree = tree if tree is not None and ("count" in tree) == (window.count is not None) else None
     if window.count is not None:
         window.count.assign(0.0 if tree is None else tree["count"])
@@ -107,6 +111,9 @@ def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
     if window.spoiled is not None:
         window.spoiled.assign(tree is not None and tree.get("spoiled", False))
     held: Mapping[str, Any] = {} if tree is None else tree["totals"]
+    held_ids: Any = {} if tree is None else tree.get("ids", {})
+    for at, ids in getattr(window, "ids", {}).items() if held_ids else ():
+        ids.assign(from_array(held_ids[names[at]], tf.int64))
     for name, total in zip(names, window.totals, strict=True):
         total.assign(from_array(held[name], total.dtype) if name in held else tf.zeros_like(total))
     for name, seen in zip(names, window.seen, strict=True) if window.may_miss else ():

@@ -88,7 +88,9 @@ def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterat
         named = dict(zip(name_slots(held.parameters, names), held.parameters, strict=True))
         shapes = {name: tuple(parameter.shape) for name, parameter in named.items()}
         write = partial(_write_window, held, named)
-        yield window_item(window, partial(_read_window, held, tuple(named)), write, shapes, is_open=held.may_miss)
+        tables = frozenset(name for at, name in enumerate(named) if at in getattr(held, "ids", ()))
+        read = partial(_read_window, held, tuple(named))
+        yield window_item(window, read, write, shapes, is_open=held.may_miss, tables=tables)
 
 
 def set_applied(optimizer: Any, applied: int) -> None:
@@ -146,7 +148,9 @@ def _read_window(window: Any, names: Sequence[str]) -> Any:
     guarded = {"spoiled": bool(window.spoiled)} if window.guard != "none" else {}
     there = window.seen if window.may_miss else [True] * len(names)
     found = {name: total for name, total, is_there in zip(names, window.totals, there, strict=True) if is_there}
-    return {"rows": int(window.rows), **counted, **guarded, "totals": encode(found)}
+    ids = {names[at]: each for at, each in getattr(window, "ids", {}).items()}
+    rows = {"ids": encode(ids)} if ids else {}
+    return {"rows": int(window.rows), **counted, **guarded, **rows, "totals": encode(found)}
 
 
 def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> None:
@@ -158,6 +162,11 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> 
     if found or window.may_miss:
         window.totals = [found.get(name) for name in named]
     window.seen = [name in found for name in named]
+    ids: Mapping[str, Any] = held.get("ids") or {}
+    for at, name in enumerate(named):
+        if name in ids:
+            window.ids[at], order = decode(ids[name], named[name].device).sort()
+            window.totals[at] = found[name][order]
     window.rows, window.count, window.absent_rows = held["rows"], held.get("count", 0), held.get("rested", 0)
     if window.guard != "none":  # the device decides whether the window is full, perhaps only in the next step
         device = next(iter(named.values())).device

@@ -10,6 +10,7 @@ from compiler.ir.program import Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
 from runtime.codegen.lower.overflow import commit_value
+from runtime.codegen.lower.row_sets import list_tables
 from runtime.codegen.lower.transform import frozen_places
 from runtime.codegen.resources import find_instructions, find_windows
 from runtime.codegen.scope import line_of, with_notes
@@ -73,6 +74,8 @@ def window_globals(context: EmitContext) -> Iterator[Global]:
         options |= {"guard": syntax.constant(each.guard)} if each.guard != "none" else {}
         options |= {"keeps_before": syntax.constant(True)} if each.window in restored else {}
         made = syntax.call("Window", syntax.name(parameters), **options)
+        if context.program.has_rows(models):
+            made = syntax.call("RowWindow", syntax.name(parameters), list_tables(models, context), **options)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
 
 

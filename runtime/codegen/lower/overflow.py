@@ -18,6 +18,7 @@ from compiler.ir.instructions import (
 from compiler.ir.program import Function, Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
+from runtime.codegen.lower.row_sets import over_rows, read_values
 from runtime.codegen.resources import find_checked, find_instructions
 from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
@@ -29,7 +30,8 @@ SCALE, VERDICTS = "loss_scale", "verdicts"
 def lower_check(instruction: CheckFinite, scope: EmitScope) -> Lowered:
     """Return ``step_d_finite = verdicts.check_finite("step_d", step_d)``."""
     opened = find_open(scope.function)
-    named = ((each, syntax.name(scope.names.value(each))) for each in instruction.gradients)
+    read = ((each, syntax.name(scope.names.value(each))) for each in instruction.gradients)
+    named = ((each, read_values(name, instruction)) for each, name in read)
     sets = (scope.dialect.present(name) if each in opened else name for each, name in named)
     filled = {"filled": syntax.name(scope.names.value(instruction.filled))} if instruction.filled else {}
     checked = syntax.call(f"{VERDICTS}.check_finite", syntax.constant(instruction.key), *sets, **filled)
@@ -53,9 +55,10 @@ def commits_by_op(instruction: ResolveOverflow, scope: EmitScope) -> ast.expr:
     return syntax.dictionary({op: commit_value(commits, scope) for op, commits in instruction.conditional})
 
 
-def unscaled(gradients: ast.expr) -> ast.expr:
+def unscaled(gradients: ast.expr, instruction: Gradient) -> ast.expr:
     """Return the gradients of a scaled loss, divided by the scale."""
-    return syntax.call(f"{SCALE}.unscale", gradients)
+    path = f"{SCALE}.unscale"
+    return over_rows(path, [gradients]) if instruction.rows else syntax.call(path, gradients)
 
 
 def find_resolved(program: Program) -> tuple[ResolveOverflow, ...]:

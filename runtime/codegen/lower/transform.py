@@ -10,6 +10,7 @@ from compiler.ir.value import Plain, Setting
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.overflow import commit_value
+from runtime.codegen.lower.row_sets import over_rows
 from runtime.codegen.optimizers import add_shared, has_groups
 from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import line_of, setting, with_notes
@@ -117,6 +118,8 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: EmitScop
         return add_shared(instruction, scope)
     if instruction.may_miss:
         return _over_missing(instruction, scope)
+    if instruction.rows and function.name != "regularize":
+        return _over_rows(instruction, scope)
     match function.name:
         case "noise":
             return syntax.call(NAMED["noise"], *sets, _noise(instruction, sets[0], scope))
@@ -129,6 +132,16 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: EmitScop
             weights = [syntax.name(scope.names.joint(instruction.models))] if instruction.weights else []
             path, limits, said = _arrange(function.name, options, scope)
             return syntax.call(path, *sets, *weights, *limits, **said)
+
+
+def _over_rows(instruction: Transform, scope: EmitScope) -> ast.expr:
+    """Return the call of a transform on sets in which tables have rows."""
+    sets, numbers = divide(instruction, scope)
+    if instruction.function.name == "pcgrad":
+        turns = _turns(instruction, len(sets.elts))
+        return over_rows("pcgrad_of", sets.elts, **({"order": turns[0]} if turns else {}))
+    path, limits, said = _arrange(instruction.function.name, instruction.options, scope)
+    return over_rows(path, sets.elts, *numbers, *limits, **said)
 
 
 def _over_missing(instruction: Transform, scope: EmitScope) -> ast.expr:

@@ -12,6 +12,7 @@ from compiler.ir.value import Scheduled
 from compiler.ir.weight_terms import Projection
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
+from runtime.codegen.lower.row_sets import has_rows, step_rows
 from runtime.codegen.lower.transform import apply_present
 from runtime.codegen.needs import are_tied, follows_buffers
 from runtime.codegen.resources import averaged_keys, chosen_list
@@ -27,6 +28,8 @@ def lower_apply(instruction: Apply, scope: EmitScope) -> Lowered:
         step = (
             apply_present(part, share, scope)
             if part.may_miss
+            else step_rows(part, share, scope)
+            if instruction.rows and has_rows(part, scope.program)
             else syntax.method(syntax.name(scope.names.optimizer(part.optimizer)), "apply", share)
         )
         lines.append(line_of(instruction, syntax.perform(step), comment=write_comment(instruction, part.models)))

@@ -91,7 +91,7 @@ FIELDS = (
         "not_built.yaml",
         {
             "GS045 3:1": "remove it",
-            "GS045 10:37": "remove it",
+            "GS056 10:37": "`optimizer: {name: adam, sparse: lazy}`",
         },
     ),
     check(
@@ -170,6 +170,16 @@ STEPS = (
     ),
     check("one_model_two_inputs.yaml", {"E-SHAPE 8:38": "declare a second model"}),
     check("loss_with_rows.yaml", {"E-SHAPE 10:30": "take its mean", "E-SHAPE 13:38": "take its mean"}),
+    check(
+        "rows.yaml",
+        {
+            "E-ROWS 7:43": "write `sparse: dense`",
+            "E-ROWS 8:5": "name other parameters",
+            "E-ROWS 9:28": "remove `frozen`",
+            "E-ROWS 13:35": "name other parameters",
+        },
+    ),
+    check("rows_of_sets.yaml", {"E-ROWS 11:3": "a sum of sets", "E-ROWS 15:35": "remove `missing`"}),
     check("unordered_writes.yaml", {"E-UNORDERED-WRITES 11:3": "write `after: step_error` on 'step_sparse'"}),
     Case("overlap", {"E-OVERLAP 12:18": "with one optimizer"}, ("emit", "overlap.yaml")),
     check("overlap_tied.yaml", {"E-OVERLAP 11:19": "write `optimizer:` on 'learn'"}),

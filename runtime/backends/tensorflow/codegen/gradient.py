@@ -18,7 +18,7 @@ def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
     """Return ``gradients(tape, loss, targets)``."""
     tape, loss = (syntax.name(each) for each in (scope.tapes[id(instruction)], scope.names.value(instruction.loss)))
     frozen = frozen_places(instruction, scope)
-    path = "unfrozen_gradients" if frozen else "gradients"
+    path = "row_gradients" if instruction.rows else "unfrozen_gradients" if frozen else "gradients"
     seeds = find_seeds(instruction, scope)
     options: dict[str, ast.expr] = {} if seeds is None else {"seeds": seeds}
     if instruction.unconnected != "error":
@@ -36,7 +36,7 @@ def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
     forwards = [each for each in every if isinstance(each, Forward) and id(each) in reaching]
     again = [each for each in forwards if is_recomputed(each, scope.program)]
     taken = syntax.call("together", taken) if again else taken
-    taken = unscaled(taken) if instruction.scaled else taken
+    taken = unscaled(taken, instruction) if instruction.scaled else taken
     statement = receive(instruction, taken, scope)
     line = line_of(instruction, statement)
     # A note on why the graph is kept is left out: where the tape is opened, it shows that several gradients use it.

@@ -155,7 +155,7 @@ LAYERS: Mapping[str, Callee] = {
     "multi_head_attention": ATTENTION,
     "lstm": recurrent("LSTM"),
     "gru": recurrent("GRU"),
-    "embedding": Callee(path="Embedding", positional=("num_embeddings", "embedding_dim")),
+    "embedding": Callee(path="Embedding", positional=("num_embeddings", "embedding_dim"), unused=("sparse",)),
     "dropout": Callee(path="Dropout", positional=("p",)),
     "flatten": Callee(path="Flatten"),
     "reshape": Callee(path="Reshape", positional=("shape",)),

@@ -33,7 +33,8 @@ def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
         if frozen
         else syntax.call(path, loss, targets, **options)
     )
-    gradients = unscaled(gradients) if instruction.scaled else gradients
+    gradients = syntax.call("rows_of", gradients) if instruction.rows else gradients
+    gradients = unscaled(gradients, instruction) if instruction.scaled else gradients
     (line,) = with_notes(instruction, [line_of(instruction, receive(instruction, gradients, scope))])
     kept = (each.model for each in instruction.recomputed if each.kept)
     switches: list[Line] = []

@@ -132,7 +132,7 @@ LAYERS: Mapping[str, Callee] = {
     "multi_head_attention": ATTENTION,
     "lstm": recurrent("LSTM"),
     "gru": recurrent("GRU"),
-    "embedding": Callee(path="nn.Embedding", positional=("num_embeddings", "embedding_dim")),
+    "embedding": Callee(path="nn.Embedding", positional=("num_embeddings", "embedding_dim"), implied={"sparse": False}),
     "dropout": Callee(path="Dropout", positional=("p",)),
     "flatten": Callee(path="nn.Flatten"),
     "reshape": Callee(path="Reshape", positional=("shape",)),
