@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from runtime.engine.backend import PackedModel
     from runtime.export.export import Exported, Format
 
 
@@ -375,6 +376,33 @@ class Step:
         self._require_own("it cannot be exported")
         wanted = Wanted(format=format, mode=mode, values=tuple(values), origin=origin or {})
         return export_step(self.plan, self._built.engine, Path(folder), wanted)
+
+    def write_weights(self, model: str, path: str | Path) -> PackedModel:
+        """Write the weights of one model, as they are now, into a safetensors file, which appears whole or not at all.
+
+        Raises SpecError: GS234 the file cannot be written, GS256 there is no such model, GS265 its types have no place
+        in such a file.
+
+        >>> len(step.write_weights("generator", f"{mkdtemp()}/generator.safetensors").tensors)
+        4
+        """
+        from runtime.export.export import write_weights
+
+        if model not in self.sizes:
+            help = f"it has {', '.join(self.sizes)}"
+            message = f"the step has no model '{model}'"
+            raise StepError([Diagnostic(code="GS256", message=message, help=help)], self.spec.texts())
+        self._require_whole()
+        self._require_own("it cannot be exported")
+        return write_weights(self._built.engine, model, Path(path))
+
+    def buffers(self, model: str) -> frozenset[str]:
+        """Return the names of the buffers of a model: what training does not step, as BatchNorm's statistics.
+
+        >>> sorted(step.buffers("generator"))
+        []
+        """
+        return self._built.engine.buffer_names(model)
 
     def reset(self, mode: str = "eval") -> None:
         """Start a mode anew: its steps draw the same random numbers again, and its running metrics start empty.

@@ -220,6 +220,10 @@ class Engine(ABC):
         """Give a model the parameters of its average, and its buffers; return what gives it its own back."""
 
     @abstractmethod
+    def buffer_names(self, model: str) -> frozenset[str]:
+        """Return the names of the buffers of a model."""
+
+    @abstractmethod
     def averaged(self) -> frozenset[str]:
         """Return the averages that replace their models outside train mode: those that were taken at least once."""
 

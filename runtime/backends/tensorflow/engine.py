@@ -212,6 +212,10 @@ class TensorFlowEngine(ModuleEngine):
 
         return give_back
 
+    def buffer_names(self, model: str) -> frozenset[str]:
+        """Return the names of the buffers of a model."""
+        return frozenset(name for name, _ in self.buffers[model])
+
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""
         parts = {name: {id(each): each for _, each in named} for name, named in self.parameters.items()}

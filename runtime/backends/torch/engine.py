@@ -236,6 +236,10 @@ class TorchEngine(ModuleEngine):
 
         return give_back
 
+    def buffer_names(self, model: str) -> frozenset[str]:
+        """Return the names of the buffers of a model."""
+        return frozenset(name for name, _ in self.models[model].named_buffers())
+
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""
         return {name: sum(each.numel() for each in model.parameters()) for name, model in self.models.items()}
