@@ -17,7 +17,7 @@ from examples.distillation import lessons
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-NAMES = ("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam")
+NAMES = ("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "lookahead", "swa", "diffusion")
 
 
 def judge(folder, *words):
@@ -38,8 +38,9 @@ def test_an_example_that_was_hardly_trained_does_not_pass(tmp_path):
     for name in NAMES:
         assert f"\nFAIL: {name}, seed 3, " in done.stdout
         assert (tmp_path / "judged" / name / "run" / "metrics.jsonl").exists()
-    # mean-teacher also without its unlabelled digits, maml also of first order, sam also as plain SGD
-    assert done.stdout.count("$ stepgraph run ") == len(NAMES) + 3
+    # mean-teacher also without its unlabelled digits, maml also of first order, sam and lookahead also as plain SGD,
+    # swa also with the last weights and with the last statistics
+    assert done.stdout.count("$ stepgraph run ") == len(NAMES) + 6
     assert done.stderr == ""
 
 
