@@ -17,7 +17,10 @@ from pathlib import Path
 from trial import Trial, tell
 
 EXAMPLES = Path(__file__).parent
-NAMES = ("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "sparse-embeddings")
+NAMES = (
+    *("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam"),
+    *("sparse-embeddings", "lookahead", "swa", "diffusion"),
+)
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, final
@@ -105,6 +105,17 @@ class Watched:
     def reset(self, mode: str = "eval") -> None:
         """Start a mode anew."""
         self.step.reset(mode)
+
+    def recompute_buffers(
+        self,
+        average: str,
+        batches: Iterable[Mapping[str, object]],
+        *,
+        mode: str = "eval",
+        dataset: str | None = None,
+    ) -> None:
+        """Compute BatchNorm's statistics of an average anew."""
+        self.step.recompute_buffers(average, batches, mode=mode, dataset=dataset)
 
     def end_epoch(self, mode: str = "train") -> None:
         """Record that a pass over the data has ended."""

@@ -15,6 +15,26 @@ from types import FrameType, MappingProxyType
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 
+
+class StepError(SpecError):
+    """An error of a step, at its place in the spec. ``begun``: the step had already changed weights or other state.
+
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> from runtime import StepError, build
+    >>> step = build(compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")), device="cpu")
+    >>> try:
+    ...     step({"picture": 0})
+    ... except StepError as error:
+    ...     error.diagnostics[0].code, error.begun
+    ('GS209', False)
+    """
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, begun: bool = False) -> None:
+        super().__init__(diagnostics, texts)
+        self.begun = begun
+
+
 NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 
 

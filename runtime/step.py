@@ -15,10 +15,10 @@ from compiler.ir.instructions import Blend, ResolveOverflow
 from compiler.plan.page.svg import draw_cell
 from graphspec.analysis.datasets import find_declared, join_batches
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import EmaOp
-from graphspec.diagnostics import Diagnostic, SpecError
+from graphspec.diagnostics import Diagnostic
 from graphspec.words import closest
 from runtime.engine.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
+from runtime.engine.averages import find_average, recompute_statistics
 from runtime.engine.backend import Built
 from runtime.engine.optimizer import (
     SECTION,
@@ -31,12 +31,14 @@ from runtime.engine.optimizer import (
 )
 from runtime.engine.report import Reporter, StepReport
 from runtime.overflow import NOTHING
+from runtime.problems import StepError
 from runtime.state import Plain, State
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from runtime.engine.backend import PackedModel
     from runtime.export.export import Exported, Format
 
 
@@ -45,25 +47,6 @@ BROKEN = "the step had begun to write: it runs again after restore() or load()"
 
 
 Error = TypeVar("Error", bound=BaseException)
-
-
-class StepError(SpecError):
-    """An error of a step, at its place in the spec. ``begun``: the step had already changed weights or other state.
-
-    >>> from compiler import compile_step
-    >>> from graphspec import load
-    >>> from runtime import StepError, build
-    >>> step = build(compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml")), device="cpu")
-    >>> try:
-    ...     step({"picture": 0})
-    ... except StepError as error:
-    ...     error.diagnostics[0].code, error.begun
-    ('GS209', False)
-    """
-
-    def __init__(self, diagnostics: Iterable[Diagnostic], texts: Mapping[str, str], *, begun: bool = False) -> None:
-        super().__init__(diagnostics, texts)
-        self.begun = begun
 
 
 @final
@@ -230,14 +213,17 @@ class Step:
         return self._built.engine.tensors()
 
     @contextmanager
-    def averaged(self, average: str) -> Generator[None]:
+    def averaged(self, average: str, recompute: Iterable[Mapping[str, object]] | None = None) -> Generator[None]:
         """Let a model have the weights of its average in a `with` statement; ``average`` is the name of the `ema`.
 
         The model itself has them: in every mode, and for whoever else holds the module. It gets its own back at the
         end, bit for bit, whether an error ends the statement or not. Buffers are the average's unless it ignores them.
+        ``recompute``: batches of mode ``eval``, over which BatchNorm's statistics of the average are first computed
+        anew, as :meth:`recompute_buffers` does; the average keeps them.
 
-        Raises StepError: GS291 no such average, or one of a model that has another's weights already. Inside, steps of
-        modes that write models, and what reads or replaces the state, raise GS291.
+        Raises StepError: GS291 no such average, or one of a model that has another's weights already; GS292 as
+        :meth:`recompute_buffers`. Inside, steps of modes that write models, and what reads or replaces the state, raise
+        GS291.
 
         >>> spec = load("examples/ema-classifier/ema-classifier.yaml")
         >>> classifier = build(compile_step(spec), device="cpu")
@@ -245,19 +231,13 @@ class Step:
         ...     classifier.save("folder")
         Traceback (most recent call last):
         ...
-        runtime.step.StepError: ...
+        runtime.problems.StepError: ...
         """
-        op = self.spec.ops.get(average)
-        if not isinstance(op, EmaOp):
-            known = [name for name, each in self.spec.ops.items() if isinstance(each, EmaOp)]
-            near, has = closest(average, known), f"it has {', '.join(known)}" if known else "it has none"
-            meant = f"; did you mean {near[0]!r}?" if near else ""
-            message = f"the spec has no average {average!r}: {has}{meant}"
-            raise StepError([Diagnostic(code="GS291", message=message)], self.spec.texts())
+        op = find_average(self.spec, average)
         self._require_whole()
         if op.ema in self._lent:
             raise self._refuse_lent(f"'{op.ema}' cannot take the weights of '{average}'", op.ema)
-        buffers = any(
+        buffers = recompute is not None or any(
             each.op == average and each.moves_buffers
             for mode in self._modes.values()
             for function in mode.functions
@@ -268,11 +248,48 @@ class Step:
         self._lent[op.ema] = average
         self._intakes.clear()  # new ones refuse modes that write
         try:
+            if recompute is not None:
+                recompute_statistics(self, self._built.engine, op.ema, recompute, "eval", None)
             yield
         finally:
             give_back()
             del self._lent[op.ema]
             self._intakes.clear()
+
+    def recompute_buffers(
+        self,
+        average: str,
+        batches: Iterable[Mapping[str, object]],
+        *,
+        mode: str = "eval",
+        dataset: str | None = None,
+    ) -> None:
+        """Compute BatchNorm's running statistics of an average anew, from what it sees in steps of a mode.
+
+        They become the means over the batches, as ``torch.optim.swa_utils.update_bn`` has them: in the forwards of the
+        average, the layers of BatchNorm normalise by the batch, without gradients. All others stay in evaluation, so
+        that nothing is dropped or drawn. The model's own statistics stay. An average that stands in for its model and
+        was not taken yet stays as it is.
+
+        Raises StepError: GS291 no such average, or its model has its weights; GS292 there is no BatchNorm in it, no
+        batch, or steps of this mode do not call it; what a step raises. Then nothing has changed.
+
+        >>> text = "{graphspec: 1, name: line, inputs: {x: {shape: [batch, 2]}}, outputs: [out], models: {net: "
+        >>> text += "{layers: [batch_norm], optimizer: sgd}}, ops: {out: {forward: net, inputs: x}, loss: {call: mean, "
+        >>> text += "inputs: out}, step: {update: net, loss: loss}, mean: {ema: net, decay: 0.9, buffers: copy, "
+        >>> text += "use: {eval: swap}}}}"
+        >>> line = build(compile_step(load(text)), device="cpu")
+        >>> rows = {"x": np.array([[1, 2], [3, 6]], np.float32)}
+        >>> _ = line(rows)
+        >>> line.recompute_buffers("mean", [rows])
+        >>> line.numpy(line.tensors()["models.mean.0.running_mean"])
+        array([2., 4.], dtype=float32)
+        """
+        op = find_average(self.spec, average)
+        self._require_whole()
+        self._require_own("no statistics can be computed")
+        if op.use.eval == "separate" or average in self._built.engine.averaged():
+            recompute_statistics(self, self._built.engine, op.target(average), batches, mode, dataset)
 
     def state(self) -> State:
         """Return everything that training changes, copied to the host: a step that restores it continues bit for bit.
@@ -375,6 +392,33 @@ class Step:
         self._require_own("it cannot be exported")
         wanted = Wanted(format=format, mode=mode, values=tuple(values), origin=origin or {})
         return export_step(self.plan, self._built.engine, Path(folder), wanted)
+
+    def write_weights(self, model: str, path: str | Path) -> PackedModel:
+        """Write the weights of one model, as they are now, into a safetensors file, which appears whole or not at all.
+
+        Raises SpecError: GS234 the file cannot be written, GS256 there is no such model, GS265 its types have no place
+        in such a file.
+
+        >>> len(step.write_weights("generator", f"{mkdtemp()}/generator.safetensors").tensors)
+        4
+        """
+        from runtime.export.export import write_weights
+
+        if model not in self.sizes:
+            help = f"it has {', '.join(self.sizes)}"
+            message = f"the step has no model '{model}'"
+            raise StepError([Diagnostic(code="GS256", message=message, help=help)], self.spec.texts())
+        self._require_whole()
+        self._require_own("it cannot be exported")
+        return write_weights(self._built.engine, model, Path(path))
+
+    def buffers(self, model: str) -> frozenset[str]:
+        """Return the names of the buffers of a model: what training does not step, as BatchNorm's statistics.
+
+        >>> sorted(step.buffers("generator"))
+        []
+        """
+        return self._built.engine.buffer_names(model)
 
     def reset(self, mode: str = "eval") -> None:
         """Start a mode anew: its steps draw the same random numbers again, and its running metrics start empty.

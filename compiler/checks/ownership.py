@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from compiler.facts.optimizers import find_held, find_kept, find_owners, find_steppers, is_sharing
 from compiler.ir.cell import Cell, optimizer_cell
@@ -11,6 +11,7 @@ from compiler.ir.instructions import Forward
 from compiler.ir.mode_graph import ModeGraph
 from compiler.passes.eval_averages import find_all_eval_averages
 from graphspec.analysis.derived import find_derived
+from graphspec.analysis.modes import find_reaches
 from graphspec.declare.ops import MODES, CopyOp, EmaOp, ForwardOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
@@ -124,6 +125,8 @@ def check_buffer_policy(graph: ModeGraph) -> Iterator[Diagnostic]:
         policy = op.buffer_policy or target.policy or source.policy
         forwards = [node for node in graph.nodes.values() if isinstance(node, Forward) and node.model == target.name]
         trained = next((node.op for node in forwards if node.train), None)
+        if op.use.recompute_buffers is not None:
+            yield from _check_recomputed(graph, name, op, policy, forwards)
         if source.buffers and policy is None:
             message = f"'{name}' averages '{op.ema}'"
             help = "write `buffers: copy`, `average` or `ignore`"
@@ -161,6 +164,33 @@ def check_buffer_policy(graph: ModeGraph) -> Iterator[Diagnostic]:
                 label=f"policy {policy}",
                 help=f"write `buffers: ignore` on '{name}', or remove `train: true` from '{trained}'",
             )
+
+
+def _check_recomputed(
+    graph: ModeGraph, name: str, op: EmaOp, policy: str | None, forwards: Sequence[Forward]
+) -> Iterator[Diagnostic]:
+    """Yield E-BUFFERS where the statistics of an average cannot be computed anew, or would mean something else."""
+    reaches = find_reaches(graph.spec.ops)
+    trained = [each.op for each in forwards if "train" in reaches[each.op].modes]
+    if not graph.models[op.ema].batch_coupled:
+        message = f"'{name}' computes the statistics of '{op.ema}' anew, which has no batch_norm"
+        label, help = "there are no statistics", "remove `recompute_buffers`"
+    elif policy != "copy":
+        message = f"'{name}' computes its statistics anew, and its policy for buffers is '{policy}'"
+        label, help = "they would count in what comes later", "write `buffers: copy`, or leave `buffers` out"
+    elif trained:
+        message = f"'{trained[0]}' calls '{name}' in training, with statistics that evaluations compute anew"
+        label = "how often the run evaluates would change what it learns"
+        help = f"remove `recompute_buffers`, or let '{trained[0]}' call another average"
+    else:
+        return
+    yield Diagnostic(
+        code="E-BUFFERS",
+        message=message,
+        span=span_of(graph.spec, name, "use"),
+        label=label,
+        help=help,
+    )
 
 
 def check_frozen_train(graph: ModeGraph) -> Iterator[Diagnostic]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from graphspec.analysis.modes import find_reaches
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import MODES, LossOp, MetricOp, ModeName
+from graphspec.declare.ops import MODES, EmaOp, LossOp, MetricOp, ModeName
 from graphspec.declare.run import BestSpec, Goal, StopSpec
 
 ROLES = ("test", "eval")
@@ -27,6 +27,12 @@ def find_eval_dataset(spec: GraphSpec) -> str | None:
     return None if spec.run.eval is None else spec.run.eval.dataset
 
 
+def find_recomputed(spec: GraphSpec) -> Mapping[str, str]:
+    """Return the averages whose statistics are computed anew before every evaluation, each with its set of data."""
+    averages = ((name, op.use.recompute_buffers) for name, op in spec.ops.items() if isinstance(op, EmaOp))
+    return {name: role for name, role in averages if role is not None}
+
+
 def find_image_role(spec: GraphSpec) -> str:
     """Return the name under `data` of the set whose batch the value of `run.images` is computed from."""
     written = None if spec.run.images is None else spec.run.images.data
@@ -45,13 +51,13 @@ def find_role_modes(spec: GraphSpec, role: str) -> frozenset[ModeName]:
     """Return the modes whose steps take the batches of a set of data.
 
     Steps of training take those of `train`. The mode in which the value of `run.images` is made takes those of the set
-    that it names, else of `train`. All other sets are for evaluations.
+    that it names, else of `train`. All others are for evaluations, and so are those that averages are recomputed on.
     """
     shown = find_image_mode(spec) if role == find_image_role(spec) else None
     modes: list[ModeName] = [] if shown is None else [shown]
     if role == "train":
         modes.append("train")
-    elif shown is None or role == find_role(spec):
+    if role in find_recomputed(spec).values() or (role != "train" and (shown is None or role == find_role(spec))):
         modes.append("eval" if spec.run.eval is None else spec.run.eval.mode)
     return frozenset(modes)
 

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from graphspec.analysis.datasets import UNNAMED, find_datasets, find_declared, find_places
-from graphspec.analysis.evaluation import find_goal, find_image_mode, find_returned, find_role, find_watched_mode
+from graphspec.analysis.evaluation import (
+    find_goal,
+    find_image_mode,
+    find_recomputed,
+    find_returned,
+    find_role,
+    find_watched_mode,
+)
 from graphspec.analysis.modes import find_reaches, is_bound
 from graphspec.analysis.scope import RuleContext
 from graphspec.declare.data import TrainingSets
-from graphspec.declare.ops import MODES, ModeName
+from graphspec.declare.ops import MODES, EmaOp, ForwardOp, ModeName
 from graphspec.declare.run import BestSpec, StopSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
@@ -146,6 +153,26 @@ def check_evaluation(scope: RuleContext) -> Iterator[Diagnostic]:
         message = f"`run.eval` evaluates in {mode} mode, in which the step returns nothing"
         help = "add a `metric` op, or name the values to evaluate in `outputs`"
         yield scope.report("GS126", message, ("run", "eval"), key=True, help=help)
+
+
+def check_recomputed(scope: RuleContext) -> Iterator[Diagnostic]:
+    """Check that averages whose statistics are computed anew have a set of data, and are called in evaluations."""
+    spec, mode = scope.spec, "eval" if scope.spec.run.eval is None else scope.spec.run.eval.mode
+    reaches = find_reaches(spec.ops)
+    called = {op.forward for name, op in spec.ops.items() if isinstance(op, ForwardOp) and mode in reaches[name].modes}
+    for name, role in find_recomputed(spec).items():
+        path, op = ("ops", name, "use", "recompute_buffers"), spec.ops[name]
+        if role not in spec.data and role not in scope.broken and not scope.blind:
+            known = f"; it has {enumerate_names(spec.data)}" if spec.data else ""
+            message = f"'{name}' takes its statistics from '{role}', a set that `data` does not have{known}"
+            help = f"declare it under `data`, as in `{role}: {{source: ...}}`, or name another"
+            yield scope.report("GS124", message, path, label=did_you_mean(role, spec.data), help=help)
+        if isinstance(op, EmaOp) and not scope.broken and name not in called:
+            if op.use.eval == "swap" and op.ema in called:
+                continue
+            message = f"the statistics of '{name}' are computed for evaluations, and none calls it in {mode} mode"
+            help = f"write `use: {{eval: swap}}`, or call it: `{{forward: {name}, ..., mode: {mode}}}`"
+            yield scope.report("GS126", message, path, help=help)
 
 
 def check_images(scope: RuleContext) -> Iterator[Diagnostic]:

@@ -26,6 +26,7 @@ from graphspec.check.timing import (
     check_images,
     check_meetings,
     check_modes,
+    check_recomputed,
     check_watched,
     check_windows,
 )
@@ -62,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     check_meetings,
     check_dimensions,
     check_evaluation,
+    check_recomputed,
     check_images,
     check_watched,
 )

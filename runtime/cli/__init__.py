@@ -63,7 +63,7 @@ def make_app() -> typer.Typer:
     )
     app.callback()(_prepare)
     inspecting = (inspect.check, inspect.render, inspect.plan, inspect.explain, inspect.diff, inspect.emit)
-    training = (train.run, train.evaluate, train.export)
+    training = (train.run, train.evaluate, train.average, train.export)
     for command in (init, fmt, *inspecting, watch, *training, inspect.schema, lsp, doctor.doctor):
         # `eval` is a name of Python's, so the function has another.
         app.command("eval" if command is train.evaluate else None, context_settings=settings)(command)

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -187,6 +187,7 @@ def export(
     format: ExportFormatOption = ExportFormat.both,
 ) -> None:
     """Export a run: the weights of its best checkpoint as safetensors files, and a mode that runs without stepgraph."""
+    from graphspec.declare.ops import EmaOp
     from runtime.train.reopen import reopen_run
 
     opened = reopen_run(run, choice=checkpoint, device=device, allow=allow or (), recalls=True)
@@ -202,6 +203,9 @@ def export(
     width = max(map(len, (*(each.file for each in exported.models.values()), "" if program is None else program.file)))
     for name, model in exported.models.items():
         owner = "" if model.source == name else f" of {model.source}, which stands in for {name}"
+        others = {each.target(op): each for op, each in opened.spec.ops.items() if isinstance(each, EmaOp)}
+        apart = [target for target, each in others.items() if each.ema == name and model.source == name]
+        owner += f" as trained; {', '.join(apart)} {'does' if len(apart) == 1 else 'do'} not stand in" if apart else ""
         say(f"  {model.file:{width}}  {counted(len(model.packed.tensors), 'tensor')}{owner}")
         for note in model.packed.notes:
             say(f"  {'':{width}}  {note}")
@@ -213,6 +217,74 @@ def export(
         computed = f"{', '.join(inputs) or 'nothing'} -> {', '.join(pure.outputs)}"
         left = f" (without {', '.join(pure.left_out)})" if pure.left_out else ""
         say(f"  {program.file:{width}}  mode {pure.mode}: {computed}{left}")
+
+
+SigmaRel: TypeAlias = Annotated[
+    float | None,
+    typer.Option("--sigma-rel", metavar="WIDTH", help="The width of the average, as a share of its length: 0.07."),
+]
+Uniform: TypeAlias = Annotated[
+    str | None, typer.Option("--uniform", metavar="PATTERN", help="Average the weights of these checkpoints: 'step-*'.")
+]
+AverageNames: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--average", metavar="NAME", help="A power average to use. May be repeated.")
+]
+ModelName: TypeAlias = Annotated[
+    str | None, typer.Option("--model", metavar="NAME", help="The model, where the run averages or trains several.")
+]
+WeightsFile: TypeAlias = Annotated[
+    Path | None, typer.Option("-o", "--out", metavar="FILE", help="The file to write (default: in RUN_DIR).")
+]
+WIDEST = 0.2886
+"""The width of the average in which all weights count the same is 1 / sqrt(12)."""
+
+
+def average(
+    run: RunFolder,
+    sigma_rel: SigmaRel = None,
+    uniform: Uniform = None,
+    average: AverageNames = None,
+    model: ModelName = None,
+    checkpoint: CheckpointOption = "newest",
+    out: WeightsFile = None,
+    device: Device = "cpu",
+    allow: Allow = None,
+) -> None:
+    """Average over the checkpoints of a run: power averages to another width, or weights uniformly."""
+    if (sigma_rel is None) == (uniform is None):
+        raise typer.BadParameter("an average has a width or is uniform", param_hint="'--sigma-rel' or '--uniform'")
+    if sigma_rel is not None and not 0 < sigma_rel < WIDEST:
+        raise typer.BadParameter(f"a width is between 0 and {WIDEST}", param_hint="'--sigma-rel'")
+    if average and uniform is not None:
+        raise typer.BadParameter("power averages have no part in a uniform one", param_hint="'--average'")
+    from runtime.train.average import AverageRequest, average_run
+
+    made = average_run(
+        AverageRequest(
+            folder=run,
+            out=out,
+            sigma_rel=sigma_rel,
+            uniform=uniform or "",
+            averages=tuple(average or ()),
+            model=model,
+            choice=checkpoint,
+            device=device,
+            allow=tuple(allow or ()),
+        )
+    )
+    say(f"{made.path} with {counted(len(made.packed.tensors), 'tensor')} of {made.model}")
+    for note in made.packed.notes:
+        say(f"  {note}")
+    say(f"  from {counted(len(made.snapshots), 'snapshot')}: {_shorten(made.snapshots)}")
+    if made.fit is not None:
+        fit = made.fit
+        say(f"  sigma_rel {sigma_rel:g}, gamma {made.gamma:.4g}: error of the profile {fit.error:.2g} (L2, relative)")
+        say(f"  weights from {min(fit.weights):.3g} to {max(fit.weights):.3g}: rounding times {fit.amplification:.3g}")
+
+
+def _shorten(names: Sequence[str]) -> str:
+    """Return names as a list, of many the first and the last."""
+    return ", ".join(names if len(names) <= 4 else (names[0], names[1], "...", names[-1]))
 
 
 LATER = {

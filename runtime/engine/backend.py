@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -218,6 +218,17 @@ class Engine(ABC):
     @abstractmethod
     def lend(self, model: str, average: str, *, buffers: bool) -> Callable[[], None]:
         """Give a model the parameters of its average, and its buffers; return what gives it its own back."""
+
+    @abstractmethod
+    def recomputing(self, model: str) -> AbstractContextManager[Callable[[], int | None]]:
+        """Let the statistics of BatchNorm in a model become the means over the batches of the steps inside.
+
+        Yields a function that returns how many batches the layer that ran least had; None where there is no such layer.
+        """
+
+    @abstractmethod
+    def buffer_names(self, model: str) -> frozenset[str]:
+        """Return the names of the buffers of a model."""
 
     @abstractmethod
     def averaged(self) -> frozenset[str]:

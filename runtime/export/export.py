@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from compiler import Plan
 from compiler.ir.program import ModeProgram, Program
 from compiler.passes.eval_averages import find_all_eval_averages
-from runtime.checkpoints.disk import replace_folder
+from runtime.checkpoints.disk import make_folder, replace_file, replace_folder
 from runtime.checkpoints.format import find_versions, open_object
 from runtime.engine.backend import Engine, PackedModel, PackedProgram
 from runtime.export.pure import Pure, purify
@@ -212,6 +212,20 @@ def export_step(plan: Plan, engine: Engine, folder: Path, wanted: Wanted) -> Exp
     except OSError as error:
         raise cannot_write(folder, error) from error
     return exported
+
+
+def write_weights(engine: Engine, model: str, path: Path) -> PackedModel:
+    """Write the weights of one model into a file, which appears whole or not at all.
+
+    Raises SpecError: GS234 where the system refuses, GS265 for types that safetensors does not have.
+    """
+    packed = engine.pack_model(model)
+    try:
+        make_folder(path.absolute().parent)
+        replace_file(path, packed.content)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return packed
 
 
 def find_mode(program: Program, wanted: str | None, values: Sequence[str] = ()) -> ModeProgram:

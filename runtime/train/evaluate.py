@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +30,12 @@ class Driven(Protocol):
         """Return an output as an array of the host; this waits for the device."""
         ...
 
+    def recompute_buffers(
+        self, average: str, batches: Iterable[Batch], *, mode: str = "eval", dataset: str | None = None
+    ) -> None:
+        """Compute BatchNorm's statistics of an average anew."""
+        ...
+
     def reset(self, mode: str = "eval") -> None:
         """Start a mode anew: its random numbers and its running metrics."""
         ...
@@ -49,13 +56,24 @@ class Evaluation:
     """Outputs that are running values already: the last value is that of the whole pass."""
     dataset: str | None = None
     """The data set of all batches, where there is one."""
+    recomputed: Mapping[str, AnyFeed] = field(default_factory=dict[str, AnyFeed])
+    """The averages whose statistics are computed anew first, each with its data."""
 
     @classmethod
-    def of(cls, spec: GraphSpec, step: Driven, feed: AnyFeed, mode: str) -> Evaluation:
+    def of(
+        cls,
+        spec: GraphSpec,
+        step: Driven,
+        feed: AnyFeed,
+        mode: str,
+        recomputed: Mapping[str, AnyFeed] = MappingProxyType({}),
+    ) -> Evaluation:
         """Return the evaluation of a spec's mode."""
         running = (name for name, op in spec.ops.items() if isinstance(op, MetricOp) and op.reset != "step")
         metrics = frozenset(running)
-        return cls(step=step, feed=feed, mode=mode, metrics=metrics, dataset=find_eval_dataset(spec))
+        return cls(
+            step=step, feed=feed, mode=mode, metrics=metrics, dataset=find_eval_dataset(spec), recomputed=recomputed
+        )
 
     def run(self, interrupt: Interrupt | None = None) -> dict[str, float] | None:
         """Return a figure for every scalar output: the value of a metric, the mean over all samples for others.
@@ -63,6 +81,12 @@ class Evaluation:
         None where an interrupt requested the end before the last batch.
         """
         self.step.reset(self.mode)
+        for average, feed in self.recomputed.items():
+            batches = _until(interrupt, feed.one_pass())
+            self.step.recompute_buffers(average, batches, mode=self.mode, dataset=self.dataset)
+            if interrupt is not None and interrupt.requested:
+                return None
+            self.step.reset(self.mode)
         means: dict[str, Mean] = {}
         figures: dict[str, float] = {}
         for batch in self.feed.one_pass():
@@ -76,6 +100,14 @@ class Evaluation:
                 mean = means.setdefault(name, Mean())
                 figures[name] = value if name in self.metrics else mean.add(value, rows)
         return figures
+
+
+def _until(interrupt: Interrupt | None, batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Yield batches, the first in any case, until an interrupt requests the end."""
+    for number, batch in enumerate(batches):
+        if number and interrupt is not None and interrupt.requested:
+            return
+        yield batch
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.timing.units import Pace
-from graphspec.analysis.evaluation import find_eval_dataset, find_role
+from graphspec.analysis.evaluation import find_eval_dataset, find_recomputed, find_role
 from graphspec.declare.graph import GraphSpec
 from graphspec.load import load
 from runtime.api import build
@@ -95,10 +95,11 @@ class Question:
     """Whether XLA compiles the step."""
 
     def find_roles(self, spec: GraphSpec) -> tuple[str, ...]:
-        """Return the role of the data that is evaluated on; none where that is another file."""
+        """Return the roles of the data that is opened: of averages, and unless it is a file, of the evaluation."""
+        recomputed = tuple(find_recomputed(spec).values())
         if self.data is None:
-            return (find_role(spec),)
-        return (self.data,) if self.data in spec.data else ()
+            return (find_role(spec), *recomputed)
+        return (self.data, *recomputed) if self.data in spec.data else recomputed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,16 +132,21 @@ def evaluate_run(question: Question) -> Answer:
         role = question.data
     elif question.data is not None:
         spec = replace_source(spec, role, Path(question.data).absolute())
+    averages = find_recomputed(spec)
     with importable(run.directory):
-        feed = open_feed(
-            spec,
-            role,
-            seed=run.record.seed,
-            allow=run.allow,
-            directory=run.directory,
-            dataset=None if role == "train" else find_eval_dataset(spec),  # training batches carry their own
-        )
-        figures = Evaluation.of(spec, run.step, feed, mode).run()
+        opened = {
+            name: open_feed(
+                spec,
+                name,
+                seed=run.record.seed,
+                allow=run.allow,
+                directory=run.directory,
+                dataset=None if name == "train" else find_eval_dataset(spec),  # training batches carry their own
+            )
+            for name in (role, *averages.values())
+        }
+        recomputed = {average: opened[name] for average, name in averages.items()}
+        figures = Evaluation.of(spec, run.step, opened[role], mode, recomputed).run()
     if not figures:
         help = f"add `metric` ops, or name values that mode {mode} computes in `outputs`"
         raise problem("GS248", f"mode {mode} of the spec gives no figures", help=help)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from compiler.timing.units import Pace, find_batch
-from graphspec.analysis.evaluation import find_eval_dataset, find_goal, find_image_role, find_role
+from graphspec.analysis.evaluation import find_eval_dataset, find_goal, find_image_role, find_recomputed, find_role
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CopyOp, EmaOp
 from graphspec.declare.run import BestSpec, StopSpec
@@ -161,6 +161,8 @@ class Session:
     feed: AnyFeed
     evaluated: AnyFeed | None
     """The data that the run evaluates on."""
+    recomputed: Mapping[str, AnyFeed]
+    """The averages whose statistics are computed anew before every evaluation, each with its data."""
     shown: AnyFeed | None
     """The data whose first batch makes the images, where that is not the training data."""
     folder: Path
@@ -232,7 +234,7 @@ class Session:
         state.rows = len(rows)
         evaluation = None
         if run.eval is not None and self.evaluated is not None:
-            evaluation = Evaluation.of(self.spec, driven, self.evaluated, run.eval.mode)
+            evaluation = Evaluation.of(self.spec, driven, self.evaluated, run.eval.mode, self.recomputed)
         return Loop(
             step=driven,
             feed=self.feed,
@@ -324,17 +326,19 @@ def prepare(request: Request) -> Session:
     backend = request.backend or (DEFAULT if past is None else past.record.backend)
     evaluating = None if request.spec.run.eval is None else find_role(request.spec)
     showing = find_image_role(request.spec)
-    roles = dict.fromkeys(role for role in ("train", evaluating, showing) if role is not None)
+    recomputed = {} if evaluating is None else dict(find_recomputed(request.spec))
+    roles = dict.fromkeys(r for r in ("train", evaluating, showing, *recomputed.values()) if r is not None)
     require_all_allowed(request.spec, tuple(roles), request.allow, lambda: _plan_ahead(request, backend).program)
     feed = _open(request, "train", seed)
     evaluated = None if evaluating is None else _open(request, evaluating, seed, find_eval_dataset(request.spec))
     shown = None if showing == "train" else _open(request, showing, seed)
+    feeds = {average: _open(request, role, seed) for average, role in recomputed.items()}
     wanted = request.steps if request.steps is not None or past is None else past.record.steps or None
     pace = find_pace(request.spec, feed, wanted)
     run_schedule = find_run_schedule(request.spec, pace)
     plan = _compile(request, backend, pace)
     step = _build(request, plan, seed, weights=past is None)
-    for each in (feed, evaluated, shown):
+    for each in (feed, evaluated, shown, *feeds.values()):
         if each is not None:
             each.attach(step)
     if request.spec.run.check_data:
@@ -351,6 +355,7 @@ def prepare(request: Request) -> Session:
         step=step,
         feed=feed,
         evaluated=evaluated,
+        recomputed=feeds,
         shown=shown,
         folder=folder,
     )

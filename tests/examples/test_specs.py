@@ -49,6 +49,9 @@ WANTED = {
     "maml",
     "sam",
     "sparse-embeddings",
+    "lookahead",
+    "swa",
+    "diffusion",
 }
 CODE = {
     "custom-classes": "zoo",
@@ -135,7 +138,20 @@ def test_the_example_trains(path, tmp_path, monkeypatch):
 
 
 ORDERS = ("fewest", "listed")
-PUBLISHED = ("wgan-gp", "stylegan2-lazy", "stylegan2-factors", "uncertainty", "fgsm", "tied-lm", "sac", "maml", "sam")
+PUBLISHED = (
+    "wgan-gp",
+    "stylegan2-lazy",
+    "stylegan2-factors",
+    "uncertainty",
+    "fgsm",
+    "tied-lm",
+    "sac",
+    "maml",
+    "sam",
+    "lookahead",
+    "swa",
+    "diffusion",
+)
 DEFERRALS = [
     ("gan-digits", "fewest", set()),
     ("gan-digits", "listed", set()),

@@ -32,10 +32,16 @@ PEERS: Mapping[str, Peer] = {
     "composer": Peer(name="Composer", tests="`tests/optim`, `tests/algorithms`"),
     "fastestimator": Peer(name="FastEstimator", tests="`test/PR_test`"),
     "mxnet": Peer(name="MXNet", tests="`tests/python/unittest`"),
+    "averages": Peer(
+        name="averages",
+        tests="timm 1.0.31, diffusers 0.42.1, Composer 0.32.1, MMEngine 0.10.7, ema-pytorch 0.8.3, PyTorch 2.13.0, "
+        "Keras 3.15.1, run on one way",
+    ),
 }
 """By the folder of their cases."""
 
 FEATURES: Mapping[str, str] = {
+    "averages/test_trajectories": "E2 E3 E8 E9 E10",
     "composer/test_averages": "E1 E2",
     "composer/test_schedules": "A14 C9",
     "fastestimator/test_ops": "A1 A2 A5 A12 A14 A19",
@@ -62,8 +68,10 @@ program as a spec, runs it on both backends, and expects the same numbers. Only 
 is our own.
 
 A case has the name of the peer's test. Brackets after it are ours: they say which of several numbers it is, or what
-was changed. Where a peer draws random numbers, the case has fixed ones and the formula of the peer's test. This page is
-generated from the cases (`python -m tests.peers.page`), and a test keeps it up to date.
+was changed. For averages, the libraries themselves were run along one way of the weights, in the versions that the
+table names, and a case has the name of a class. Where a peer draws random numbers, the case has fixed ones and the
+formula of the peer's test. This page is generated from the cases (`python -m tests.peers.page`), and a test keeps it up
+to date.
 """
 
 TAIL = """## How to read a case

@@ -29,6 +29,8 @@ class UseSpec(Declaration):
 
     eval: Literal["swap", "separate"] = "separate"
     """In modes other than train: the model's forwards run with the average once there is one (swap), or do not."""
+    recompute_buffers: str | None = None
+    """The data set from which BatchNorm's statistics of the average are computed anew before it is evaluated."""
     write_back: WriteBackSpec | None = None
     """After some writes the model itself takes the average's weights, right after the average is taken."""
 
@@ -159,6 +161,12 @@ class EmaOp(OpBase):
             raise below(
                 ("float_buffers",), problem("GS053", "an ema has `buffers` or `float_buffers`, found both", help=help)
             )
+        if self.use.recompute_buffers is not None and self.into is not None:
+            message = (
+                "`recompute_buffers` changes the average before an evaluation, and `into` is a model for others too"
+            )
+            help = f"remove `into: {self.into}`: the average is a hidden model with the op's name then"
+            raise below(("use", "recompute_buffers"), problem("GS053", message, help=help))
         back = self.use.write_back
         if back is not None and not (isinstance(self.every or 1, int) and back.every % self.wait == 0):
             message = f"the model would take an average that was not taken: `write_back` is every {back.every} writes"
@@ -219,7 +227,8 @@ class EmaOp(OpBase):
     @property
     def buffer_policy(self) -> BufferPolicy | None:
         """Return what happens to floating-point buffers, where the op says so itself."""
-        return self.buffers or self.float_buffers
+        default: BufferPolicy | None = None if self.use.recompute_buffers is None else "copy"
+        return self.buffers or self.float_buffers or default
 
     @property
     def copies_before(self) -> bool:

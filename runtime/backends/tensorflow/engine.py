@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +29,10 @@ from runtime.backends.tensorflow.contents import (
 from runtime.backends.tensorflow.devices import Setting
 from runtime.backends.tensorflow.execution import ERRORS, Loaded
 from runtime.backends.tensorflow.export import ProgramPacker, pack_model
+from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.optimizer import TensorFlowOptimizer
 from runtime.backends.tensorflow.slots import buffers, flagged, parameters, slot_tensors
+from runtime.backends.tensorflow.statistics import Traced, recomputing
 from runtime.engine.backend import PackedModel, PackedProgram, Signature
 from runtime.engine.contents import (
     BY_TREE,
@@ -48,15 +51,6 @@ from runtime.support.clocks import Clock
 
 Named = dict[str, list[tuple[str, tf.Variable]]]
 """The variables of models by model, with their names."""
-
-
-@runtime_checkable
-class Traced(Protocol):
-    """The interface of a step function that is a graph (emitted modules have classes of their own)."""
-
-    def begin(self) -> None:
-        """Trace again at the next call."""
-        ...
 
 
 @final
@@ -207,10 +201,24 @@ class TensorFlowEngine(ModuleEngine):
 
         def give_back() -> None:
             """Give them their own values again, bit for bit."""
+            for variable, other in zip(own, others, strict=True):
+                if not variable.trainable:  # what a forward wrote is the average's, as where memory is shared
+                    other.assign(tf.cast(variable, other.dtype))
             for variable, value in zip(own, kept, strict=True):
                 variable.assign(value)
 
         return give_back
+
+    def recomputing(self, model: str) -> AbstractContextManager[Callable[[], int | None]]:
+        """Let the statistics of BatchNorm in a model become the means over the batches of the steps inside."""
+        made = self.loaded.names["MODELS"][model]
+        parts = (*layers_of(made, set()), *(made.submodules if isinstance(made, tf.Module) else ()))
+        layers = {id(each): each for each in parts}.values()
+        return recomputing(layers, self.loaded.names["FUNCTIONS"].values())
+
+    def buffer_names(self, model: str) -> frozenset[str]:
+        """Return the names of the buffers of a model."""
+        return frozenset(name for name, _ in self.buffers[model])
 
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""

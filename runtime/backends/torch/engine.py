@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, final
@@ -32,6 +33,7 @@ from runtime.backends.torch.devices import Setting
 from runtime.backends.torch.execution import ERRORS, Loaded
 from runtime.backends.torch.export import ProgramPacker, pack_model
 from runtime.backends.torch.optimizer import TorchOptimizer
+from runtime.backends.torch.statistics import recomputing
 from runtime.backends.torch.wrapped import WrappedState
 from runtime.engine.backend import PackedModel, PackedProgram, Signature
 from runtime.engine.contents import (
@@ -235,6 +237,14 @@ class TorchEngine(ModuleEngine):
                 tensor.data = data
 
         return give_back
+
+    def recomputing(self, model: str) -> AbstractContextManager[Callable[[], int | None]]:
+        """Let the statistics of BatchNorm in a model become the means over the batches of the steps inside."""
+        return recomputing(self.models[model])
+
+    def buffer_names(self, model: str) -> frozenset[str]:
+        """Return the names of the buffers of a model."""
+        return frozenset(name for name, _ in self.models[model].named_buffers())
 
     def sizes(self) -> dict[str, int]:
         """Return the number of parameters of every model, shared ones counted once."""

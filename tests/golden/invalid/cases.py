@@ -195,6 +195,11 @@ STEPS = (
             "W-FROZEN-TRAIN 14:44": "remove `train: true`",
         },
     ),
+    check(
+        "recomputed.yaml",
+        {"E-BUFFERS 12:59": "leave `buffers` out", "E-BUFFERS 13:42": "remove `recompute_buffers`"},
+    ),
+    check("recomputed_on.yaml", {"GS124 9:72": "declare it under `data`", "GS126 10:62": "`use: {eval: swap}`"}),
     Case("two_versions", {"E-TWO-VERSIONS 12:50": "`snapshot: true` on 'before'"}, ("plan", "two_versions.yaml")),
     Case(
         "defer_never",

@@ -1,0 +1,72 @@
+"""Averages of a built step: found by their names, and their statistics computed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.ops import EmaOp
+from graphspec.diagnostics import Diagnostic
+from graphspec.words import closest
+from runtime.engine.backend import Engine
+from runtime.problems import StepError
+
+
+class Steppable(Protocol):
+    """A built step."""
+
+    @property
+    def spec(self) -> GraphSpec:
+        """Return the compiled spec."""
+        ...
+
+    def __call__(
+        self, batch: Mapping[str, object], mode: str = "train", dataset: str | None = None
+    ) -> Mapping[str, object]:
+        """Take one step."""
+        ...
+
+
+def find_average(spec: GraphSpec, average: str) -> EmaOp:
+    """Return an average of a spec; raise StepError (GS291) where there is none of that name."""
+    op = spec.ops.get(average)
+    if isinstance(op, EmaOp):
+        return op
+    known = [name for name, each in spec.ops.items() if isinstance(each, EmaOp)]
+    near, has = closest(average, known), f"it has {', '.join(known)}" if known else "it has none"
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    message = f"the spec has no average {average!r}: {has}{meant}"
+    raise StepError([Diagnostic(code="GS291", message=message)], spec.texts())
+
+
+def recompute_statistics(
+    step: Steppable,
+    engine: Engine,
+    model: str,
+    batches: Iterable[Mapping[str, object]],
+    mode: str,
+    dataset: str | None,
+) -> None:
+    """Let BatchNorm's statistics in a model become the means over batches, in the forwards of steps of a mode.
+
+    Raises StepError (GS292) where there are no such layers, no batches, or no such forwards: then nothing has changed.
+    """
+    from runtime.data.arrays import dataset_of  # imports numpy
+
+    said = help = ""
+    with engine.recomputing(model) as count:
+        if count() is None:
+            said, help = f"'{model}' has no layers of BatchNorm", "leave `recompute_buffers` out"
+        steps = 0
+        for batch in batches if not said else ():
+            step(batch, mode, dataset_of(batch) or dataset)
+            steps += 1
+        if not said and not steps:
+            said, help = f"there is no batch for '{model}'", "give at least one"
+        elif not said and not count():
+            said = f"steps of mode {mode} do not call '{model}', or not all of its layers"
+            help = "let a forward of that mode call it; a `tf.function` hides layers"
+        if said:
+            message = f"{said}: its statistics cannot be computed anew"
+            raise StepError([Diagnostic(code="GS292", message=message, help=help)], step.spec.texts())

@@ -1,0 +1,65 @@
+"""Averages of any width after training: the profile that is wanted, as a combination of those that were stored.
+
+Karras et al. 2024, "Analyzing and Improving the Training Dynamics of Diffusion Models", section 3 and algorithms 2, 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_CUTOFF = 1e-12
+"""Singular values of the normalized Gram matrix below this are rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How much the weights at a time t in (0, length] count in a power average: (gamma + 1) t^gamma / length^(gamma+1).
+
+    ``length`` is the number of writes that the average has counted. Sums over steps are this integral over (i-1, i].
+    """
+
+    length: int
+    gamma: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A combination of stored averages."""
+
+    weights: tuple[float, ...]
+    """The weight of each; they sum to 1."""
+    error: float
+    """The norm of the difference to the wanted profile, as a share of the norm of that profile (L2 over time)."""
+
+    @property
+    def amplification(self) -> float:
+        """Return by how much the rounding of the stored averages may grow: the sum of the absolute weights."""
+        return math.fsum(map(abs, self.weights))
+
+
+def fit_profile(stored: Sequence[Profile], wanted: Profile) -> Fit:
+    """Return the least squares fit of a profile by stored ones, with weights that sum to 1.
+
+    The inner product of two profiles with S <= T is (a+1)(b+1) (S/T)^b / ((a+b+1) T), b the gamma of the longer one.
+    """
+    every = (*stored, wanted)
+    length, gamma = (np.array([getattr(each, name) for each in every], float) for name in ("length", "gamma"))
+    one, other = np.meshgrid(np.arange(len(every)), np.arange(len(every)), indexing="ij")
+    shorter = np.minimum(length[one], length[other])
+    longer = np.maximum(length[one], length[other])
+    power = np.where(length[one] < length[other], gamma[other], gamma[one])
+    products = (gamma[one] + 1) * (gamma[other] + 1) * (shorter / longer) ** power
+    products /= (gamma[one] + gamma[other] + 1) * longer
+    norms = np.sqrt(np.diag(products))
+    scaled = products / np.outer(norms, norms)  # the norm of every profile is 1
+    found = np.linalg.lstsq(scaled[:-1, :-1], scaled[:-1, -1], rcond=_CUTOFF)[0]
+    weights = found / norms[:-1]
+    weights /= weights.sum()
+    # The difference is taken first and then squared, so that a small error is not one of rounding.
+    difference = np.append(weights * norms[:-1], -norms[-1]) / norms[-1]
+    error = math.sqrt(max(0.0, float(difference @ scaled @ difference)))
+    return Fit(tuple(map(float, weights)), error)
