@@ -48,6 +48,7 @@ WANTED = {
     "sac",
     "maml",
     "sam",
+    "vq-vae",
 }
 CODE = {
     "custom-classes": "zoo",
@@ -133,7 +134,10 @@ def test_the_example_trains(path, tmp_path, monkeypatch):
 
 
 ORDERS = ("fewest", "listed")
-PUBLISHED = ("wgan-gp", "stylegan2-lazy", "stylegan2-factors", "uncertainty", "fgsm", "tied-lm", "sac", "maml", "sam")
+PUBLISHED = (
+    *("wgan-gp", "stylegan2-lazy", "stylegan2-factors", "uncertainty", "fgsm", "tied-lm", "sac", "maml", "sam"),
+    "vq-vae",
+)
 DEFERRALS = [
     ("gan-digits", "fewest", set()),
     ("gan-digits", "listed", set()),
