@@ -17,7 +17,7 @@ from examples.distillation import lessons
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-NAMES = ("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "vq-vae")
+NAMES = ("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "vq-vae", "simclr")
 
 
 def judge(folder, *words):
@@ -94,7 +94,7 @@ def test_a_shift_moves_each_image_by_its_own_offset(path):
 
 def test_the_probe_is_ridge_regression_onto_the_classes(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    probe = runpy.run_path(str(EXAMPLES / "byol" / "judgement.py"))["probe"]
+    probe = runpy.run_path(str(EXAMPLES / "probe.py"))["probe"]
     random = np.random.default_rng(0)
     known, asked, label = random.normal(size=(50, 6)), random.normal(size=(99, 6)), random.integers(10, size=50)
     middle = known.mean(axis=0)

@@ -49,6 +49,7 @@ WANTED = {
     "maml",
     "sam",
     "vq-vae",
+    "simclr",
 }
 CODE = {
     "custom-classes": "zoo",
@@ -136,7 +137,7 @@ def test_the_example_trains(path, tmp_path, monkeypatch):
 ORDERS = ("fewest", "listed")
 PUBLISHED = (
     *("wgan-gp", "stylegan2-lazy", "stylegan2-factors", "uncertainty", "fgsm", "tied-lm", "sac", "maml", "sam"),
-    "vq-vae",
+    *("vq-vae", "simclr"),
 )
 DEFERRALS = [
     ("gan-digits", "fewest", set()),
