@@ -401,7 +401,9 @@ class _Expander:
             if is_last or key in PASSED_ON:
                 op[key] = value
                 if not is_last:
-                    self._places[*path, key] = self._document.places[*formula.path[:-1], key]
+                    at = (*formula.path[:-1], key)
+                    near = Place(key=None, value=self._document.value_span(at))  # of a graph in Python: the op
+                    self._places[*path, key] = self._document.places.get(at, near)
         formula.made[name] = {**op, "expr": formula.root}
         return name
 
