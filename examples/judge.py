@@ -17,7 +17,7 @@ from pathlib import Path
 from trial import Trial, tell
 
 EXAMPLES = Path(__file__).parent
-NAMES = ("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "vq-vae", "simclr")
+NAMES = ("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "vq-vae", "simclr", "ppo")
 
 
 def main() -> int:

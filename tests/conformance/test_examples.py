@@ -15,6 +15,7 @@ from tests.conformance.examples import (
     mean_teacher,
     moco,
     pcgrad,
+    ppo,
     sac,
     simclr,
     td3,
@@ -22,7 +23,7 @@ from tests.conformance.examples import (
 )
 from tests.conformance.examples.example import Example, HandLoop, Tensors
 
-MODULES = (distillation, mean_teacher, byol, td3, sac, dqn, dino, moco, pcgrad, vq_vae, simclr)
+MODULES = (distillation, mean_teacher, byol, td3, sac, dqn, dino, moco, pcgrad, vq_vae, simclr, ppo)
 EXAMPLES = tuple(module.EXAMPLE for module in MODULES)
 each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 

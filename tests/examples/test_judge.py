@@ -17,7 +17,7 @@ from examples.distillation import lessons
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-NAMES = ("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "vq-vae", "simclr")
+NAMES = ("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "vq-vae", "simclr", "ppo")
 
 
 def judge(folder, *words):

@@ -50,6 +50,7 @@ WANTED = {
     "sam",
     "vq-vae",
     "simclr",
+    "ppo",
 }
 CODE = {
     "custom-classes": "zoo",
@@ -59,6 +60,7 @@ CODE = {
     "dqn": "cartpole",
     "tied-lm": "sums",
     "maml": "sines",
+    "ppo": "poles",
 }
 """The module of their own that specs name, by folder."""
 ON_TENSORFLOW = {"custom-classes": "keras_zoo"}
@@ -137,7 +139,7 @@ def test_the_example_trains(path, tmp_path, monkeypatch):
 ORDERS = ("fewest", "listed")
 PUBLISHED = (
     *("wgan-gp", "stylegan2-lazy", "stylegan2-factors", "uncertainty", "fgsm", "tied-lm", "sac", "maml", "sam"),
-    *("vq-vae", "simclr"),
+    *("vq-vae", "simclr", "ppo"),
 )
 DEFERRALS = [
     ("gan-digits", "fewest", set()),
