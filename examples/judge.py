@@ -17,7 +17,19 @@ from pathlib import Path
 from trial import Trial, tell
 
 EXAMPLES = Path(__file__).parent
-NAMES = ("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "vq-vae", "simclr", "ppo")
+NAMES = (
+    "distillation",
+    "mean-teacher",
+    "byol",
+    "td3",
+    "dqn",
+    "maml",
+    "sam",
+    "vq-vae",
+    "simclr",
+    "ppo",
+    "progressive-gan",
+)
 
 
 def main() -> int:

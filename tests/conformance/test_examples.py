@@ -16,6 +16,7 @@ from tests.conformance.examples import (
     moco,
     pcgrad,
     ppo,
+    progressive_gan,
     sac,
     simclr,
     td3,
@@ -23,7 +24,7 @@ from tests.conformance.examples import (
 )
 from tests.conformance.examples.example import Example, HandLoop, Tensors
 
-MODULES = (distillation, mean_teacher, byol, td3, sac, dqn, dino, moco, pcgrad, vq_vae, simclr, ppo)
+MODULES = (distillation, mean_teacher, byol, td3, sac, dqn, dino, moco, pcgrad, vq_vae, simclr, ppo, progressive_gan)
 EXAMPLES = tuple(module.EXAMPLE for module in MODULES)
 each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 

@@ -17,7 +17,19 @@ from examples.distillation import lessons
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-NAMES = ("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "vq-vae", "simclr", "ppo")
+NAMES = (
+    "distillation",
+    "mean-teacher",
+    "byol",
+    "td3",
+    "dqn",
+    "maml",
+    "sam",
+    "vq-vae",
+    "simclr",
+    "ppo",
+    "progressive-gan",
+)
 
 
 def judge(folder, *words):
@@ -38,8 +50,8 @@ def test_an_example_that_was_hardly_trained_does_not_pass(tmp_path):
     for name in NAMES:
         assert f"\nFAIL: {name}, seed 3, " in done.stdout
         assert (tmp_path / "judged" / name / "run" / "metrics.jsonl").exists()
-    # mean-teacher also without its unlabelled digits, maml also of first order, sam also as plain SGD
-    assert done.stdout.count("$ stepgraph run ") == len(NAMES) + 3
+    # mean-teacher also without its unlabelled digits, maml of first order, sam as plain SGD; the judge of a GAN
+    assert done.stdout.count("$ stepgraph run ") == len(NAMES) + 4
     assert done.stderr == ""
 
 

@@ -51,6 +51,7 @@ WANTED = {
     "vq-vae",
     "simclr",
     "ppo",
+    "progressive-gan",
 }
 CODE = {
     "custom-classes": "zoo",
@@ -139,7 +140,7 @@ def test_the_example_trains(path, tmp_path, monkeypatch):
 ORDERS = ("fewest", "listed")
 PUBLISHED = (
     *("wgan-gp", "stylegan2-lazy", "stylegan2-factors", "uncertainty", "fgsm", "tied-lm", "sac", "maml", "sam"),
-    *("vq-vae", "simclr", "ppo"),
+    *("vq-vae", "simclr", "ppo", "progressive-gan"),
 )
 DEFERRALS = [
     ("gan-digits", "fewest", set()),
