@@ -16,7 +16,7 @@ help:  ## list the targets
 demo: $(DEMO)/installed  ## plan, explain and train a GAN on real digits, from nothing (PyTorch only)
 	$(DEMO)/bin/python examples/demo.py
 
-examples: $(DEMO)/examples  ## train eleven more examples and judge what they reach
+examples: $(DEMO)/examples  ## train more examples and judge what they reach
 	$(DEMO)/bin/python examples/judge.py
 
 # The slice says most for its time: layers and tables, whole plans, diagnostics and emitted sources, hand-written loops of some rows.

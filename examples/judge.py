@@ -18,8 +18,8 @@ from trial import Trial, tell
 
 EXAMPLES = Path(__file__).parent
 NAMES = (
-    *("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam"),
-    *("sparse-embeddings", "lookahead", "swa", "diffusion"),
+    *("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "sparse-embeddings", "lookahead", "swa"),
+    *("diffusion", "vq-vae", "simclr", "ppo", "progressive-gan"),
 )
 
 

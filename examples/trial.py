@@ -47,9 +47,9 @@ class Trial:
     steps: int | None
     """How many steps are trained; None: as many as the spec says."""
 
-    def run(self, *words: str, name: str = "run") -> Path:
-        """Train the example's spec with more words of the command line; return the folder of the run."""
-        spec = self.example / f"{self.example.name}.yaml"
+    def run(self, *words: str, name: str = "run", spec: Path | None = None) -> Path:
+        """Train the example's spec, or another, with more words of the command line; return the folder of the run."""
+        spec = spec or self.example / f"{self.example.name}.yaml"
         length = () if self.steps is None else ("--steps", str(self.steps))
         folder = self.out / name
         place = ("--seed", str(self.seed), "--device", "cpu", "--out", os.path.relpath(folder))

@@ -27,7 +27,7 @@ from graphspec.diagnostics import Diagnostic, Span
 
 
 def check_no_effect(graph: ModeGraph) -> Iterator[Diagnostic]:
-    """Yield W-NO-EFFECT for an `after` without which every op would read the same versions, outside of blocks."""
+    """Yield W-NO-EFFECT for an `after` without which every op reads the same versions, outside of blocks and phases."""
     producers, consumers = graph.producers, dict[str, tuple[str, ...]]()
     for node in graph.nodes.values():
         for use in node.uses:
@@ -41,7 +41,7 @@ def check_no_effect(graph: ModeGraph) -> Iterator[Diagnostic]:
             span = graph.spec.span("ops", name, "after", index) or span_of(graph.spec, name)
             is_held = node.within or graph.nodes[other].within
             if is_held or (span is not None and span.via):
-                continue  # a block is written once: what one of its ops does not need, or write, another may
+                continue  # blocks and phases are written once: what one of their ops does not need, another may
             if not _reads_downstream(graph, name, other, consumers) and not _changes_versions(graph, name, other):
                 yield Diagnostic(
                     code="W-NO-EFFECT",

@@ -284,8 +284,10 @@ class _Expander:
                 self._problems.append(Diagnostic(code="GS052", message=message, span=span, help=help))
                 return None
             moved = replace(self._document, places=_Below(self._document.places, self._path[:-1]))
+            # A field that names a variable has its value later, and is checked with those of the ops that are made.
+            known = {key: each for key, each in op.items() if key == "expr" or "${" not in str(each)}
             try:
-                check_part(_Formulas, {"ops": {name: op}}, moved)
+                check_part(_Formulas, {"ops": {name: known}}, moved)
             except SpecError as error:
                 self._problems.extend(error.diagnostics)
                 return None

@@ -8,9 +8,9 @@ from dataclasses import replace
 from graphspec.declare.graph import find_kinds
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.expand.copies import find_holder
-from graphspec.expand.formulas import find_held
+from graphspec.expand.formulas import Overlaid, find_held
 from graphspec.expand.plain import listed
-from graphspec.read.source import Document, Path, Plain
+from graphspec.read.source import Document, Path, Place, Plain
 from graphspec.words import did_you_mean
 
 WRITES = frozenset({"update", "ema", "copy", "assign"})
@@ -32,15 +32,20 @@ def apply_phases(document: Document) -> Document:
     problems = [*_check(document, phases, ops)]
     if problems:
         raise SpecError(problems, document.texts)
-    changed, before = dict(ops), list[Plain]()
-    for names in phases:
-        for name in names if before else ():
+    changed, before, places = dict(ops), list[Plain](), dict[Path, Place]()
+    for index, names in enumerate(phases):
+        for at, name in enumerate(names if before else ()):
             op = ops[name]
             if isinstance(op, dict):
-                changed[name] = {**op, "after": [*listed(op.get("after")), *before]}
+                own, path = listed(op.get("after")), ("ops", name, "after")
+                changed[name] = {**op, "after": [*own, *before]}
+                span = document.value_span(("phases", index, at))
+                place = Place(key=None, value=replace(span, via=(f"phase {index + 1} at {span.place}",)))
+                places.update({(*path, len(own) + each): place for each in range(len(before))})
+                places[path] = document.places.get(path, place)
         before += [name for name in names if _writes(ops[name])]
     rest: dict[str, Plain] = {key: each for key, each in data.items() if key != "phases"}
-    return replace(document, data={**rest, "ops": changed})
+    return replace(document, data={**rest, "ops": changed}, places=Overlaid(document.places, places))
 
 
 def _check(document: Document, phases: list[list[str]], ops: Mapping[str, Plain]) -> Iterator[Diagnostic]:

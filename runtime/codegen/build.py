@@ -94,6 +94,8 @@ def _globals(context: EmitContext) -> Iterator[Global]:
     program, names, dialect, needs = context.program, context.names, context.dialect, context.needs
     if needs.clock:
         yield Global(name="clock", value=syntax.call("Clock"))
+    if needs.typed:
+        yield Global(name="step_dtype", value=syntax.name("dtype"))
     yield from dialect.first_globals(needs)
     for model in program.models:
         yield from _model_globals(model, names, needs, dialect)

@@ -14,7 +14,7 @@ from compiler.ir.instructions import (
 )
 from compiler.ir.program import Program
 from runtime.codegen.flow import find_differentiated
-from runtime.codegen.resources import find_functions, find_instructions, find_joint, is_lowered, is_running
+from runtime.codegen.resources import find_functions, find_instructions, find_joint, is_lowered, is_running, is_typed
 from runtime.codegen.scheduled_numbers import find_numbers
 
 
@@ -45,6 +45,8 @@ class Needs:
     """The steps are counted: something depends on the step number."""
     lowered: bool
     """Some model computes in another type than float32."""
+    typed: bool
+    """Some call has a result in the type of the step, which its operands do not tell."""
 
 
 def find_needs(program: Program) -> Needs:
@@ -85,6 +87,7 @@ def find_needs(program: Program) -> Needs:
         measured=bool(find_metrics(program)),
         clock=random or gates or _is_paced(program) or bool(find_metrics(program)),
         lowered=any(isinstance(each, Forward) and is_lowered(each) for each in instructions),
+        typed=any(isinstance(each, Evaluate) and is_typed(each) for each in instructions),
     )
 
 

@@ -99,6 +99,11 @@ def is_lowered(forward: Forward) -> bool:
     return forward.compute != "float32"
 
 
+def is_typed(instruction: Evaluate) -> bool:
+    """Return whether a result is in the type of the step, which the operands do not tell."""
+    return instruction.function.builtin and instruction.function.name == "one_hot"
+
+
 def is_running(instruction: Instruction) -> bool:
     """Return whether the value of an instruction runs over several steps, or may, as for a user's metric."""
     if not isinstance(instruction, Evaluate) or instruction.family != "metric":
@@ -200,7 +205,7 @@ FIXED = (
     "AVERAGES", "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
     "batch_size", "build", "clock", "committed", "copy", "dataset", "device", "dtype", "end_epoch", "fired",
     "gates", "given", "loss_scale", "made", "make_models", "metric", "mode", "model", "models", "name",
-    "number", "outputs", "random", "seed", "step", "verdicts",
+    "number", "outputs", "random", "seed", "step", "step_dtype", "verdicts",
 )  # fmt: skip
 """Identifiers that every emitted module uses itself."""
 NameRequest = tuple[str, str, str]

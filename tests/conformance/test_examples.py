@@ -7,10 +7,25 @@ import pytest
 from compiler import compile_step
 from graphspec import load
 from runtime import Step, build
-from tests.conformance.examples import byol, dino, distillation, dqn, mean_teacher, moco, pcgrad, sac, td3
+from tests.conformance.examples import (
+    byol,
+    dino,
+    distillation,
+    dqn,
+    mean_teacher,
+    moco,
+    pcgrad,
+    ppo,
+    progressive_gan,
+    sac,
+    simclr,
+    td3,
+    vq_vae,
+)
 from tests.conformance.examples.example import Example, HandLoop, Tensors
 
-EXAMPLES = tuple(module.EXAMPLE for module in (distillation, mean_teacher, byol, td3, sac, dqn, dino, moco, pcgrad))
+MODULES = (distillation, mean_teacher, byol, td3, sac, dqn, dino, moco, pcgrad, vq_vae, simclr, ppo, progressive_gan)
+EXAMPLES = tuple(module.EXAMPLE for module in MODULES)
 each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 
 

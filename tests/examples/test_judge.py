@@ -18,8 +18,8 @@ from examples.distillation import lessons
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 NAMES = (
-    *("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam"),
-    *("sparse-embeddings", "lookahead", "swa", "diffusion"),
+    *("distillation", "mean-teacher", "byol", "td3", "dqn", "maml", "sam", "sparse-embeddings", "lookahead", "swa"),
+    *("diffusion", "vq-vae", "simclr", "ppo", "progressive-gan"),
 )
 
 
@@ -42,8 +42,8 @@ def test_an_example_that_was_hardly_trained_does_not_pass(tmp_path):
         assert f"\nFAIL: {name}, seed 3, " in done.stdout
         assert (tmp_path / "judged" / name / "run" / "metrics.jsonl").exists()
     # mean-teacher also without its unlabelled digits, maml also of first order, sam and lookahead also as plain SGD,
-    # rows also dense, swa also with the last weights and with the last statistics
-    assert done.stdout.count("$ stepgraph run ") == len(NAMES) + 7
+    # rows also dense, swa also with the last weights and with the last statistics; the judge of a GAN
+    assert done.stdout.count("$ stepgraph run ") == len(NAMES) + 8
     assert done.stderr == ""
 
 
@@ -98,7 +98,7 @@ def test_a_shift_moves_each_image_by_its_own_offset(path):
 
 def test_the_probe_is_ridge_regression_onto_the_classes(monkeypatch):
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    probe = runpy.run_path(str(EXAMPLES / "byol" / "judgement.py"))["probe"]
+    probe = runpy.run_path(str(EXAMPLES / "probe.py"))["probe"]
     random = np.random.default_rng(0)
     known, asked, label = random.normal(size=(50, 6)), random.normal(size=(99, 6)), random.integers(10, size=50)
     middle = known.mean(axis=0)

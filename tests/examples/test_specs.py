@@ -52,6 +52,10 @@ WANTED = {
     "lookahead",
     "swa",
     "diffusion",
+    "vq-vae",
+    "simclr",
+    "ppo",
+    "progressive-gan",
 }
 CODE = {
     "custom-classes": "zoo",
@@ -62,6 +66,7 @@ CODE = {
     "tied-lm": "sums",
     "maml": "sines",
     "sparse-embeddings": "pairs",
+    "ppo": "poles",
 }
 """The module of their own that specs name, by folder."""
 ON_TENSORFLOW = {"custom-classes": "keras_zoo"}
@@ -151,6 +156,8 @@ PUBLISHED = (
     "lookahead",
     "swa",
     "diffusion",
+    *("wgan-gp", "stylegan2-lazy", "stylegan2-factors", "uncertainty", "fgsm", "tied-lm", "sac", "maml", "sam"),
+    *("vq-vae", "simclr", "ppo", "progressive-gan"),
 )
 DEFERRALS = [
     ("gan-digits", "fewest", set()),

@@ -53,6 +53,14 @@ CALLS: dict[str, tuple[str, Reference]] = {
         '{call: einsum, inputs: [seen, y], args: {equation: "bi,bi->b"}}',
         lambda x, y, t: (x * y).sum(1),
     ),
+    "product-of-one-hot": (  # which is of the type of the step, in float64 as well
+        "{expr: 'one_hot(argmax(y), classes=4) @ table + seen[:, :2]'}",
+        lambda x, y, t: t[y.argmax(1)] + x[:, :2],
+    ),
+    "einsum-of-one-hot": (
+        "{expr: 'einsum(one_hot(argmax(y), classes=4), seen, equation=\"bk,bi->bki\")'}",
+        lambda x, y, t: F.one_hot(y.argmax(1), 4).double()[:, :, None] * x[:, None],
+    ),
     "einsum-summed": (
         '{call: einsum, inputs: [seen, y], args: {equation: "bi,bj->ij"}}',
         lambda x, y, t: x.T @ y,

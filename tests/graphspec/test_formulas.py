@@ -124,6 +124,17 @@ blocks:
     assert 'one.density: {expr: "exp(-one.scaled * x)"}' in dump(used)
 
 
+def test_what_holds_for_an_expression_may_be_a_variable():
+    told = 'start: "${n}", until: "${n} epochs", every: "${n}", mode: "${when}", after: "${word}_read"'
+    ops = '  other_read: {call: neg, inputs: other}\n  a: {expr: "mse(x, y)", FIELDS}\n'
+    vars = "{tau: 0.5, n: 2, word: other, when: eval}"
+    text = f"{HEAD}{ops}".replace('{tau: 0.5, n: 2, word: other, far: "${= 2 * tau}"}', vars)
+    meant = "start: 2, until: 2 epochs, every: 2, mode: eval, after: other_read"
+    assert show(load(text.replace("FIELDS", told))) == show(load(text.replace("FIELDS", meant)))
+    problems = find_problems('  a: {expr: "x + y", until: "${word}", every: "${tau}"}')
+    assert [(code, mark) for code, _, mark in problems] == [("GS050", '"${word}"'), ("GS057", '"${tau}"')]
+
+
 def test_an_expression_over_several_lines_is_one():
     folded = read("  a:\n    expr: >\n      x\n      + y\n")
     assert show(folded) == show(read('  a: {expr: "x + y"}\n'))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from compiler import compile_step
 from graphspec import Graph, SpecError, dump, load
 from graphspec.library import mean, sgd
 
@@ -192,6 +193,41 @@ def test_a_message_is_about_the_op_and_names_the_iteration_and_each_problem_once
     assert found == ("GS104", "y", ("iteration 1 of 'a' at <text>:10:3",))
     (found,) = find_problems("  a: {choose: [{p: 1, ops: {b: {loss: mse, inputs: [y, x]}}}]}")
     assert found == ("GS104", "y", ("alternative 1 of 'a' at <text>:10:3",))
+
+
+PLAYERS = """
+graphspec: 1
+name: players
+inputs: {x: {shape: [batch, 4]}}
+models: {g: {layers: [{linear: 4}], optimizer: sgd}, d: {layers: [{linear: 1}], optimizer: sgd}}
+phases: [[fake, d_loss, step_d], [judged, g_loss, step_g]]
+ops:
+  fake: {forward: g, inputs: x}
+  on_fake: {forward: d, inputs: fake}
+  on_real: {forward: d, inputs: x}
+  d_loss: {expr: "mean(on_fake) - mean(on_real)"}
+  step_d: {update: d, loss: d_loss}
+  judged: {forward: d, inputs: fake}
+  g_loss: {expr: "-mean(judged)"}
+  step_g: {update: g, loss: "0.1 * g_loss"}
+"""
+
+
+def test_phases_hold_expressions_and_what_an_op_of_them_does_not_need_is_no_warning():
+    after = PLAYERS.replace("phases: [[fake, d_loss, step_d], [judged, g_loss, step_g]]\n", "")
+    for op in ("judged: {", "g_loss: {", "step_g: {"):
+        after = after.replace(op, f"{op}after: step_d, ")
+    assert load(PLAYERS).ops == load(after).ops
+    assert compile_step(load(PLAYERS)).warnings == ()
+    assert {each.code for each in compile_step(load(after)).warnings} == {"W-NO-EFFECT"}
+
+
+def test_what_is_wrong_with_an_order_is_reported_at_the_phase():
+    text = PLAYERS.replace("[fake, d_loss, step_d]", "[step_d]").replace("[judged,", "[on_fake, judged,")
+    with pytest.raises(SpecError) as caught:
+        compile_step(load(text))
+    (found,) = caught.value.diagnostics
+    assert (found.code, found.span.place, found.span.via) == ("E-CYCLE", "<text>:6:21", ("phase 2 at <text>:6:21",))
 
 
 def test_python_declares_the_same():

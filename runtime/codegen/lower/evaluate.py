@@ -14,7 +14,7 @@ from compiler.types.loss import OF_CLASSES
 from graphspec.declare.options import BATCH
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, EmitScope, Lowered
-from runtime.codegen.resources import find_sized_input, is_running
+from runtime.codegen.resources import find_sized_input, is_running, is_typed
 from runtime.codegen.scope import keywords, line_of, number, operand, positional, read, setting, with_notes
 from runtime.codegen.text import Line
 
@@ -41,6 +41,8 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitSco
         else setting(value, scope)
         for value in call.positional
     ]
+    if is_typed(instruction):
+        after.append(syntax.name("step_dtype"))
     keywords = {name: setting(value, scope) for name, value in call.keywords.items()}
     return syntax.call(call.path, *before, first, *between, *rest, *after, **keywords)
 

@@ -165,9 +165,9 @@ def stack(xs: Sequence[Any], axis: int = 0) -> tf.Tensor:
     return tf.stack(promoted(*xs), axis)
 
 
-def one_hot(x: tf.Tensor, classes: int) -> tf.Tensor:
-    """Return 1 at the class number, 0 elsewhere, along a new last axis; float32."""
-    return tf.one_hot(tf.cast(x, tf.int64), classes, dtype=tf.float32)
+def one_hot(x: tf.Tensor, classes: int, dtype: tf.DType = tf.float32) -> tf.Tensor:
+    """Return 1 at the class number, 0 elsewhere, along a new last axis."""
+    return tf.one_hot(tf.cast(x, tf.int64), classes, dtype=dtype)
 
 
 def argmax(x: tf.Tensor, axis: int = 1) -> tf.Tensor:

@@ -64,9 +64,9 @@ def topk(x: torch.Tensor, k: int, axis: int = -1, largest: bool = True) -> tuple
     return values.narrow(axis, 0, k), indices.narrow(axis, 0, k)
 
 
-def one_hot(x: torch.Tensor, classes: int) -> torch.Tensor:
-    """Return 1 at the class number, 0 elsewhere, along a new last axis; float32."""
-    return F.one_hot(x.long(), classes).float()
+def one_hot(x: torch.Tensor, classes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Return 1 at the class number, 0 elsewhere, along a new last axis."""
+    return F.one_hot(x.long(), classes).to(dtype)
 
 
 def logsumexp(x: torch.Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> torch.Tensor:
