@@ -58,7 +58,7 @@ TORCH_OPTIONS: Mapping[str, Callable[[Values], object]] = {
     "step_max": lambda its: its["step_sizes"][1],
     "adjust_lr": lambda its: {None: "original"}[its["adjust_lr_fn"]],
 }
-NOT_OF_KERAS = {"dampening", "momentum_form", "momentum_decay", "lr_decay", "fused"}
+NOT_OF_KERAS = {"dampening", "momentum_form", "momentum_decay", "lr_decay", "fused", "sparse"}
 """What Keras has no option for: the forms are compared by what they do."""
 
 
@@ -102,7 +102,7 @@ TORCH: tuple[Row, ...] = (
     ("loss", "cross_entropy", torch.nn.CrossEntropyLoss, {"label_smoothing": read("label_smoothing")}),
     *(("optimizer", name, getattr(torch.optim, its),
        {option.name: TORCH_OPTIONS.get(option.name, read(option.name))
-        for option in OPTIMIZERS[name] if option.name not in ("fused", "momentum_form")})
+        for option in OPTIMIZERS[name] if option.name not in ("fused", "momentum_form", "sparse")})
       for name, its in TORCH_NAMES.items()),
 )  # fmt: skip
 

@@ -72,7 +72,7 @@ EXACT = {
     "the kinds of ops, unclosed": ("{forward: actor, inputs: seen}", "{", KINDS),
     "the rules of optimizers": ("{name: adam,", "{name: |,", {*OPTIMIZERS}),
     "the keys of a rule": ('{name: adam, lr: "${rate}"}', "{name: adam, lr: 1e-3, |}", {
-        "betas", "eps", "weight_decay", "fused"}),
+        "betas", "eps", "weight_decay", "sparse", "fused"}),
     "a distribution": ("random: normal", "random: |", {"normal", "uniform", "bernoulli", "permutation", "randint"}),
     "the options of a distribution": ('args: {std: "${std}"}', "args: {|}", {"mean", "std"}),
     "the roles of data": ("steps: 10}", "steps: 10, eval: {data: |}}", {"train", "test"}),
