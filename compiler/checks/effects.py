@@ -118,7 +118,7 @@ def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[
     firing = frozenset[str]().union(*live.values())
     needed = {_find_written(spec, name) for name in firing & spec.ops.keys()}
     for name, op in spec.ops.items():
-        is_part = find_expression(op) not in (None, name)  # the whole expression is told
+        is_part = find_expression(op) not in (None, name)  # the whole expression is reported
         if name in firing or is_part or _find_written(spec, name) in needed - {None}:
             continue
         match op:

@@ -34,7 +34,7 @@ class Fold:
 
 
 def group_iterations(names: Iterable[str], spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
-    """Return ops by what a reader is told of them: one that is repeated once, by its first and its last iteration."""
+    """Return ops by the name that stands in summaries: for one that is repeated, its first and its last iteration."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name in names:
         part = next((each for each in spec.ops[name].within if each.repeat), None)

@@ -77,12 +77,12 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
     for graph in graphs:
         for node in (each for each in graph.nodes.values() if each.called is not None):
             if any(part.repeat and part.number > 1 for part in node.within):
-                continue  # iterations are told by the first
+                continue  # the first iteration speaks for all
             weights = (read for read in node.reads if read.cell.kind != "buffers")
             before = (name for read in weights for name in graph.writers.get(read.cell, ())[: read.version])
             if writers := dict.fromkeys(graph.nodes[name].op for name in before):
-                told = ", ".join(group_iterations(writers, plan.spec))
-                seen.setdefault(node.op, {})[f"{node.called} after {told}"] = None
+                text = ", ".join(group_iterations(writers, plan.spec))
+                seen.setdefault(node.op, {})[f"{node.called} after {text}"] = None
     return {
         "models": tuple(models.items()),
         SEEN: tuple((op, "; or ".join(found)) for op, found in seen.items()),
@@ -118,9 +118,9 @@ def _describe_writes(plan: CompiledStep, moments: Mapping[str, str]) -> Iterator
     for when in dict.fromkeys(moments.values()):
         among = (op for op, moment in moments.items() if moment == when)
         for names, group in group_iterations(among, plan.spec).items():
-            told = _describe(group[0], plan.spec.ops[group[0]])
-            rest = ", and so on" if told != _describe(group[-1], plan.spec.ops[group[-1]]) else ""
-            found[group[0]] = (names, f"{told}{rest}, {when}")
+            text = _describe(group[0], plan.spec.ops[group[0]])
+            rest = ", and so on" if text != _describe(group[-1], plan.spec.ops[group[-1]]) else ""
+            found[group[0]] = (names, f"{text}{rest}, {when}")
     yield from (found[op] for op in moments if op in found)
 
 

@@ -80,3 +80,19 @@ def mix(op: EmaOp, number: int, old: np.ndarray, new: np.ndarray) -> np.ndarray:
         return old
     raw = kept * (old * (1 - before)) + (1 - kept) * new
     return raw / (1 - before * kept)
+
+
+DIGITS = {"float32": (24, -126), "float16": (11, -14), "bfloat16": (8, -126)}
+"""The binary digits of a number of each type, and the exponent below which they become fewer (IEEE 754)."""
+
+
+def nearest(dtype: str, values: np.ndarray) -> np.ndarray:
+    """Return the nearest numbers of a type, the even one of two that are as near.
+
+    Those of float16 and bfloat16 are nearest to the number in float32, by way of which both frameworks convert.
+    """
+    values = values if dtype == "float32" else nearest("float32", values)
+    digits, least = DIGITS[dtype]
+    exponents = np.maximum(np.frexp(values)[1] - 1, least)
+    steps = np.ldexp(1.0, exponents - digits + 1)
+    return np.rint(values / steps) * steps

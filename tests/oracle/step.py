@@ -20,7 +20,7 @@ from graphspec.declare.ops import (
     UpdateOp,
 )
 from graphspec.declare.schedules import ScheduleSpec
-from tests.oracle.averages import mix
+from tests.oracle.averages import mix, nearest
 from tests.oracle.draws import Draws
 from tests.oracle.gradients import differentiate, find_reached
 from tests.oracle.meaning import Meaning, Versions
@@ -132,7 +132,8 @@ class StepValues:
             is_chosen = op.match is None or re.search(op.match, key)
             is_left_out = op.exclude is not None and re.search(op.exclude, key)
             policy = "average" if is_chosen and not is_left_out else "copy"
-        return mix(op, self.firings[name], old, new) if policy == "average" else {"copy": new, "ignore": old}[policy]
+        made = mix(op, self.firings[name], old, new) if policy == "average" else {"copy": new, "ignore": old}[policy]
+        return made if is_buffer(key) or op.dtype is None else nearest(op.dtype, made)
 
     def seen_state(self, name: str, reader: str) -> np.ndarray:
         """Return a declared state as an op sees it."""

@@ -23,6 +23,7 @@ DECAYS: list[dict[str, object]] = [
     {"kind": "half_life", "half_life": "3 updates"},
 ]
 """Formulas over few writes."""
+NARROW = ("float32", "float16", "bfloat16")
 BEGINNINGS = ("initial", "first_update", "zeros")
 RATES = ("decay", "tau", "half_life")
 
@@ -47,3 +48,14 @@ def vary_averages(draft: Draft) -> None:
             op |= draft.random.choice([{"match": "weight"}, {"exclude": "weight"}])
         if "start" not in op and draft.chance(0.2):
             op["start"] = {"at": draft.random.choice([2, "3 steps"]), "before": draft.random.choice(["copy", "hold"])}
+
+
+def round_averages(draft: Draft) -> None:
+    """Let some averages have the numbers of a narrower type; one that keeps nearly all could not move in bfloat16."""
+    for op in draft.ops.values():
+        if "ema" not in op or "schedule_free" in op or not draft.chance(0.15):
+            continue
+        decay = op.get("decay", 1.0)
+        op["dtype"] = draft.random.choice(NARROW if isinstance(decay, float) and decay <= 0.9 else NARROW[:2])
+        if draft.chance(0.3):
+            op["rounding"] = "nearest"

@@ -35,6 +35,11 @@ def average_all(nodes: tuple[Instruction, ...], *arguments: object) -> tuple[Ins
     return tuple(replace(each, match=None, exclude=None) for each in nodes)
 
 
+def round_none(nodes: tuple[Instruction, ...], *arguments: object) -> tuple[Instruction, ...]:
+    """Leave averages in the type of the step."""
+    return tuple(replace(each, dtype="") for each in nodes)
+
+
 MUTANTS_OF_AVERAGES = (
     Mutant(
         name="first-writes-uncounted",
@@ -73,6 +78,14 @@ MUTANTS_OF_AVERAGES = (
         says="`match` and `exclude` choose nothing.",
         place="lower.table:LOWERINGS",
         change=to.change_row(EmaOp, average_all),
+        killer="numbers",
+        case="counted-averages",
+    ),
+    Mutant(
+        name="never-rounded",
+        says="`dtype` of an average changes none of its numbers.",
+        place="lower.table:LOWERINGS",
+        change=to.change_row(EmaOp, round_none),
         killer="numbers",
         case="counted-averages",
     ),

@@ -386,6 +386,7 @@ def counted_averages() -> dict:
         "zeros": {"ema": "a", "decay": {"kind": "exp_ramp", "max": 0.9, "tau": 2.0}, "init": "zeros"},
         "late": {"ema": "a", "decay": 0.8, "start": {"at": 3, "before": "copy"}, "init": "initial"},
         "some": {"ema": "a", "decay": 0.7, "match": "weight"},
+        "narrow": {"ema": "a", "decay": 0.7, "dtype": "bfloat16"},
     }
     return _document("counted-averages", {"a": _model(LINEAR)}, ops)
 

@@ -18,7 +18,7 @@ def over_rows(path: str, sets: Iterable[ast.expr], *rest: ast.expr, **said: ast.
 
 
 def read_values(gradients: ast.expr, instruction: Instruction) -> ast.expr:
-    """Return a set as plain tensors, for what looks at its numbers alone: ``values_of(step_)``."""
+    """Return a set as plain tensors, for what reads its numbers alone: ``values_of(step_)``."""
     return syntax.call("values_of", gradients) if instruction.rows else gradients
 
 
