@@ -42,7 +42,7 @@ check: $(DEV)/installed  ## check format, lint, types and layers
 site: $(DEV)/installed  ## build the docs as a site, with a gallery of the examples: build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(DEV)/bin/python -m mkdocs build
 
-kills: $(DEV)/installed  ## kill runs 50 times for each of seven specs, 10 times on TensorFlow, and compare their folders
+kills: $(DEV)/installed  ## kill runs 50 times for each of eight specs, 10 times on TensorFlow, and compare their folders
 	OMP_NUM_THREADS=1 $(DEV)/bin/python -m tests.resilience 50
 	OMP_NUM_THREADS=1 $(DEV)/bin/python -m tests.resilience 10 --backend tensorflow
 

@@ -22,7 +22,7 @@ from tests.resilience.faults import Fault
 
 HERE = Path(__file__).parent
 SPECS = HERE / "specs"
-NAMES = ("gan", "ema", "td3", "dropout", "judged", "seldom", "streams")
+NAMES = ("gan", "ema", "td3", "dropout", "judged", "seldom", "streams", "parts")
 PER_RUN = 10
 """Faults in one run."""
 SIGNALS = (
