@@ -111,7 +111,12 @@ def test_a_function_given_by_differences_is_whole_when_they_are_applied(path):
     written = read_functions(plan.text())
     for function in plan.to_json()["functions"]:
         listed = [each for each in function["instructions"] if each["kind"] != "release" and not each.get("into")]
-        rows = written[function["name"]]
+        rows = [each for each in written[function["name"]] if each[0] != "repeat"]
+        folded = [each for each in written[function["name"]] if each[0] == "repeat"]
+        for _, text in folded:  # iterations that are the same as the first: the lines before it
+            first, last, part = re.search(r"iterations (\d+) to (\d+) of (\w+): the same as the first", text).groups()
+            again = tuple(f"{part}.{number}." for number in range(int(first), int(last) + 1))
+            listed = [each for each in listed if not each["op"].startswith(again)]
         assert [kind for kind, _ in rows] == ["return" if each["kind"] == "emit" else each["kind"] for each in listed]
         for (_, text), each in zip(rows, listed, strict=True):
             assert all(name in text for name in each.get("outputs", ()))

@@ -75,5 +75,5 @@ EXAMPLE = Example(
     classes={"action": ((6, 1), 2)},
     losses=("entropy", "apart"),
     drawn=(),
-    settings=(f"vars.steps={STEPS}", "ops.improve.ops.step.clip={norm: 0.5, eps: 1e-6}"),
+    settings=(f"vars.steps={STEPS}", "ops.passes.ops.step.clip={norm: 0.5, eps: 1e-6}"),
 )
