@@ -18,7 +18,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.words import closest
 from runtime.engine.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
-from runtime.engine.averages import find_average, recompute_statistics
+from runtime.engine.average_statistics import find_average, recompute_statistics
 from runtime.engine.backend import Built
 from runtime.engine.optimizer import (
     SECTION,

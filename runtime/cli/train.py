@@ -257,7 +257,7 @@ def average(
         raise typer.BadParameter(f"a width is between 0 and {WIDEST}", param_hint="'--sigma-rel'")
     if average and uniform is not None:
         raise typer.BadParameter("power averages have no part in a uniform one", param_hint="'--average'")
-    from runtime.train.average import AverageRequest, average_run
+    from runtime.train.average_run import AverageRequest, average_run
 
     made = average_run(
         AverageRequest(

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 from runtime.cli import execute
 from runtime.export.posthoc import Profile, fit_profile
-from runtime.train.average import find_gamma
+from runtime.train.average_run import find_gamma
 from tests.conformance.scenario import BACKENDS
 
 # One worker, so that the runs are trained once.

@@ -27,12 +27,12 @@ from runtime.backends.tensorflow.contents import (
     write_scale,
 )
 from runtime.backends.tensorflow.devices import Setting
+from runtime.backends.tensorflow.eager_statistics import Traced, recomputing
 from runtime.backends.tensorflow.execution import ERRORS, Loaded
 from runtime.backends.tensorflow.export import ProgramPacker, pack_model
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.optimizer import TensorFlowOptimizer
 from runtime.backends.tensorflow.slots import buffers, flagged, parameters, slot_tensors
-from runtime.backends.tensorflow.statistics import Traced, recomputing
 from runtime.engine.backend import PackedModel, PackedProgram, Signature
 from runtime.engine.contents import (
     BY_TREE,
