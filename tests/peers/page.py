@@ -69,9 +69,9 @@ is our own.
 
 A case has the name of the peer's test. Brackets after it are ours: they say which of several numbers it is, or what
 was changed. For averages, the libraries themselves were run along one way of the weights, in the versions that the
-table names, and a case has the name of a class. Where a peer draws random numbers, the case has fixed ones and the
-formula of the peer's test. This page is generated from the cases (`python -m tests.peers.page`), and a test keeps it up
-to date.
+table names, and a case has the name of a class (`python -m tests.peers.averages.libraries` runs them again). Where a
+peer draws random numbers, the case has fixed ones and the formula of the peer's test. This page is generated from the
+cases (`python -m tests.peers.page`), and a test keeps it up to date.
 """
 
 TAIL = """## How to read a case

@@ -2,7 +2,7 @@
 
 The numbers are what the libraries gave when they were run with these versions: timm 1.0.31, diffusers 0.42.1, mosaicml
 (Composer) 0.32.1, mmengine 0.10.7, ema-pytorch 0.8.3, torch 2.13.0, Keras 3.15.1. A case has the name of the file and
-of the class or function, with its arguments.
+of the class or function, with its arguments. ``python -m tests.peers.averages.libraries`` runs them again.
 """
 
 from __future__ import annotations
