@@ -13,7 +13,7 @@ from tests.conformance.programs import actor_critic, byol, cyclegan, gan, one_lo
 from tests.conformance.scenario import ROWS, MakeModels, Scenario
 
 ROOT = Path(__file__).parents[2]
-WHOLE = {"label": 10, "few_label": 10, "before": 28, "after_it": 28}
+WHOLE = {"label": 10, "few_label": 10, "before": 28, "after_it": 28, "word": 96, "near": 96, "drawn": 96}
 CODE = {
     "byol": ("views",),
     "custom": ("zoo", "keras_zoo"),
@@ -31,12 +31,17 @@ KERAS_ZOO = {
 }
 
 
+SETTINGS = {"ppo": ("ops.passes.repeat=3",)}
+"""Of examples in which the same is repeated often."""
+
+
 def examples() -> tuple[Scenario, ...]:
     """Return every example as it is."""
     return tuple(
         Scenario(
             name=path.stem,
             source=path,
+            settings=SETTINGS.get(path.stem, ()),
             allow=CODE.get(path.stem, ()),
             classes=WHOLE,
             names=KERAS_ZOO if path.stem == "custom" else {},
@@ -69,6 +74,7 @@ CLASSES = {
     "reductions": {"label": 4},
     "calls": {"label": 4, "places": 4},
     "dense": {"word": 5, "words": 5},
+    "rows": {"word": 7, "words": 7},
     "metrics": {"label": 3},
     "types": {"whole": 9, "short": 9, "byte": 9},
 }

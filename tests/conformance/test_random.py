@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.execution import TensorFlowExecution
 from tests.conformance.random_specs import Tally, compare, plans_of, running, try_specs
 
-COUNT, PARTS = 20, 1
+COUNT, PARTS = 12, 1
 LUCK = 3
 """So many fewer than their share may agree among the few of a part, by chance."""
 TRACED = 10

@@ -34,7 +34,7 @@ from tests.properties.specs import random_spec
 from tests.properties.tapped import TAPPED
 
 CHUNKS = 10
-ELSEWHERE = range(1, 5)
+ELSEWHERE = range(1, 4)
 """The chunks that run on TensorFlow too, where it is installed; of the first, tests/conformance takes twenty steps."""
 SPECS = int(os.environ.get("STEPGRAPH_SPECS", "200"))
 """How many random specs are tried; a smaller number for a quick look."""

@@ -14,6 +14,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from tests.suite.graphs import rewriting
+
 Nodes = Mapping[str, Any]
 """Nodes by name."""
 WRITES = ("Assign", "ResourceApply", "ResourceScatter")
@@ -31,7 +33,8 @@ def optimized(source: str, batch: Mapping[str, np.ndarray]) -> Nodes:
     context.enable_run_metadata()
     try:
         context.export_run_metadata()  # forget the graphs of what ran before: once enabled, TensorFlow keeps them all
-        module.step(tensors)
+        with rewriting():
+            module.step(tensors)
         graphs = context.export_run_metadata().function_graphs
     finally:
         context.disable_run_metadata()
