@@ -23,7 +23,7 @@ from tests.properties.plans import find_sequence, plan_of
 from tests.properties.specs import random_spec
 from tests.properties.test_order import deferred_in, derives_all, find_idle, find_moved, find_versions, is_told
 
-SEEDS = range(60)
+SEEDS = range(30)
 GROUPS = {policy: pytest.mark.xdist_group(f"orders for tapes {policy}") for policy in ("fewest", "listed", "memory")}
 """What one process has planned for one test it need not plan for another."""
 POLICIES = pytest.mark.parametrize("policy", [pytest.param(name, marks=mark) for name, mark in GROUPS.items()])

@@ -19,7 +19,7 @@ from tests.properties.plans import find_cloned, find_sequence, plan_of
 from tests.properties.programs import is_conditional
 from tests.properties.specs import random_spec
 
-SEEDS = range(80)
+SEEDS = range(50)
 AT_ONCE = ("apply", "blend", "assign", "store", "transform")
 """What is done as soon as it can be: writes, and the transforms of gradients before them."""
 
