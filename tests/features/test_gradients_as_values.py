@@ -55,3 +55,24 @@ def test_an_attack_by_the_sign_of_the_gradient_stays_within_bounds(backend: str)
     step = build_step(ATTACK, backend)
     found = step({"x": np.array([1.0, 2.0, 4.0])})
     assert np.allclose(step.numpy(found["seen"]), [1.01, 2.01, 4.0])
+
+
+STOPPED = """
+graphspec: 1
+name: stopped
+inputs: {y: {shape: [batch, 2]}}
+models: {w: {parameter: {shape: [2], init: 1.0}, optimizer: sgd}}
+ops:
+  held: {call: stop, inputs: y}
+  scaled: {forward: w}
+  cost: {expr: "sum(held * held + 3 * y)"}
+  slope: {gradient: cost, wrt: held}
+  step: {update: w, loss: "sum(scaled * slope)"}
+outputs: [slope]
+"""
+
+
+def test_a_gradient_by_a_stopped_input_leaves_out_the_input_itself(backend: str) -> None:
+    step = build_step(STOPPED, backend)
+    y = np.array([[0.5, -1.0], [2.0, 0.25]])
+    assert np.allclose(step.numpy(step({"y": y})["slope"]), 2 * y)

@@ -181,7 +181,8 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     operands = [_operand(each, instruction, scope) for each in given]
     if instruction.family in ("call", "internal"):
         if function.name == "stop":
-            return scope.dialect.detach(operands[0]) if _carries(instruction, scope) else operands[0]
+            is_own = _carries(instruction, scope) or _is_target(instruction.outputs[0], scope)
+            return scope.dialect.detach(operands[0]) if is_own else operands[0]
         if function.name == "either":
             return operands[0]
         if function.name == "subscript":
@@ -189,6 +190,12 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
         if scope.dialect.has_operators(instruction, scope):
             return _operate(function.name, operands) or builtin_call(instruction, operands, scope)
     return builtin_call(instruction, operands, scope)
+
+
+def _is_target(value: str, scope: EmitScope) -> bool:
+    """Return whether a gradient is taken by a value: it needs a tensor of its own, apart from what it is made of."""
+    derivatives = (each.derivative for each in scope.function.instructions)
+    return any(value in each.values for each in derivatives if each is not None)
 
 
 def _operate(name: str, operands: list[ast.expr]) -> ast.expr | None:
