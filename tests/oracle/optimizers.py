@@ -194,6 +194,8 @@ def muon(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
     """Jordan et al. 2024, with PyTorch's mean of gradients; the quintic iteration acts on the singular values."""
     m, (rows, columns) = o["momentum"], w.shape
     mean = m * s.get("m", 0 * g) + (1 - m) * g
+    if not np.isfinite(mean).all():
+        raise DegenerateError("muon decomposes what is no number")
     u, values, v = np.linalg.svd((1 - m) * g + m * mean if o["nesterov"] else mean, full_matrices=False)
     if 0 < np.linalg.norm(values) < 1e-6:
         raise DegenerateError("muon divides what may be rounding alone by its own length")
