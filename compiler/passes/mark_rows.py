@@ -16,9 +16,11 @@ def mark_rows(nodes: Mapping[str, Instruction], models: Mapping[str, ModelFacts]
     sets: set[str] = set()
     for node in nodes.values():
         match node:
-            case Gradient(models=of, output=str() as output) | Transform(models=of, output=output):
-                sets |= {output} if any(models[each].has_rows for each in of) else set()
-            case TakeAccumulated(models=of, output=output):
+            case (
+                Gradient(models=of, output=str() as output)
+                | Transform(models=of, output=output)
+                | TakeAccumulated(models=of, output=output)
+            ):
                 sets |= {output} if any(models[each].has_rows for each in of) else set()
             case _:
                 pass
