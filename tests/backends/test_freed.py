@@ -16,7 +16,7 @@ name: held
 rng: portable
 inputs: {x: {shape: [batch, 3]}}
 models:
-  net: {layers: [{linear: 3}, {dropout: 0.5}, {linear: 1}], optimizer: {name: adam, lr: 0.1}}
+  net: {layers: [{linear: 3}, layer_norm, {dropout: 0.5}, {linear: 1}], optimizer: {name: adam, lr: 0.1}}
 ops:
   noise: {random: normal, like: x}
   noisy: {call: add, inputs: [x, noise]}
@@ -42,6 +42,19 @@ def test_a_step_that_nobody_holds_is_freed(backend: str) -> None:
     gc.collect()
     assert [reference() for reference, _ in held] == [None] * 3
     assert len({first for _, first in held}) == 1  # whatever the steps before it did
+
+
+@pytest.mark.needs("tensorflow")
+def test_a_layer_that_normalises_keeps_no_graph_of_tensorflow() -> None:
+    from tensorflow.python.framework.func_graph import FuncGraph
+
+    def count() -> int:
+        live("tensorflow")
+        gc.collect()
+        return sum(type(each) is FuncGraph for each in gc.get_objects())
+
+    count()
+    assert count() == count()
 
 
 @BOTH
