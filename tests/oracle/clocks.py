@@ -11,6 +11,7 @@ from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CopyOp, EmaOp, Op, UpdateOp
 from graphspec.declare.parts import Part
+from tests.oracle.backs import back_of
 from tests.oracle.meaning import WRITERS, Meaning
 
 
@@ -125,7 +126,8 @@ class Clocks:
                 took_place = name in made
             elif isinstance(op, EmaOp | CopyOp):  # it counts on data sets that it does not run on, too
                 cells = meaning.storages.cells(op.ema if isinstance(op, EmaOp) else op.copy_)
-                took_place = any(meaning.writes(other).intersection(cells) for other in made if other != name)
+                others = (other for other in made if other not in (name, back_of(name)))
+                took_place = any(meaning.writes(other).intersection(cells) for other in others)
             else:
                 continue
             self.written[meaning.mode, name] = self.written.get((meaning.mode, name), 0) + took_place

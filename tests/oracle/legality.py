@@ -15,6 +15,7 @@ from random import Random
 from graphspec.analysis.datasets import find_datasets
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import AdaptOp, CallOp, CopyOp, EmaOp, ForwardOp, GradientOp, TransformOp, UpdateOp
+from tests.oracle.backs import with_backs
 from tests.oracle.clocks import Clocks, Pace
 from tests.oracle.groups import Groups
 from tests.oracle.meaning import WRITERS, Meaning, Versions, op_of, part_of
@@ -68,7 +69,8 @@ def find_cycle(pairs: Pairs) -> tuple[str, ...]:
 
 def _walk(spec: GraphSpec, mode: str, steps: int, random: Random | None) -> Iterator[Fired]:
     """Yield what runs in the steps of a mode; by chance some updates are held, and data sets come in any order."""
-    clocks, names = Clocks(Pace()), find_datasets(spec) or ("",)
+    spec, clocks = with_backs(spec), Clocks(Pace())
+    names = find_datasets(spec) or ("",)
     averages = {name: op for name, op in spec.ops.items() if isinstance(op, EmaOp) and op.use.eval == "swap"}
     meanings = {name: Meaning(spec, mode, name) for name in names}
     for number in range(steps):

@@ -23,6 +23,7 @@ from graphspec.declare.ops import (
     TransformOp,
     UpdateOp,
 )
+from tests.oracle.backs import WriteBack, back_of, with_backs
 from tests.oracle.layers import has_buffers
 from tests.oracle.likeness import find_root
 from tests.oracle.storages import Storages
@@ -35,7 +36,8 @@ class Meaning:
     """One mode of a spec on batches of one data set, before it is known which ops fire together."""
 
     def __init__(self, spec: GraphSpec, mode: str, dataset: str = "") -> None:
-        self.spec, self.mode, self.ops, self.dataset = spec, mode, spec.ops, dataset
+        self.spec, self.mode, self.dataset = (spec := with_backs(spec)), mode, dataset
+        self.ops = spec.ops
         self.whole = spec
         """The spec in which groups that are frozen for now are not."""
         self.storages = Storages(spec)
@@ -116,6 +118,8 @@ class Meaning:
         match op:
             case UpdateOp():
                 return frozenset(self._holds(name) - self._left_to_others(name))
+            case WriteBack():
+                return frozenset(self.storages.cells(op.into))
             case EmaOp() | CopyOp():
                 target = op.target(name) if isinstance(op, EmaOp) else op.into
                 return frozenset({f"{target}.params"} | ({f"{target}.buffers"} if self.moves_buffers(name) else set()))
@@ -163,7 +167,13 @@ class Meaning:
         """Return whether an average or copy writes the buffers of its target."""
         op = self.ops[name]
         source = op.ema if isinstance(op, EmaOp) else op.copy_
-        policies = () if isinstance(op, CopyOp) else (self.buffer_policy(name), self.whole_policy(name))
+        policies = (
+            ("ignore",)
+            if isinstance(op, WriteBack)
+            else ()
+            if isinstance(op, CopyOp)
+            else (self.buffer_policy(name), self.whole_policy(name))
+        )
         return self.has_buffers(source) and set(policies) != {"ignore"}
 
     def whole_policy(self, name: str) -> str:
@@ -200,7 +210,7 @@ class Meaning:
 
     def _find_followed(self, name: str, cells: set[str]) -> list[str]:
         """Return the writers that an average or copy comes after: in an iteration those in it, else no later ones."""
-        writers = [other for other in self.ops if other != name and self.writes(other) & cells]
+        writers = [other for other in self.ops if other not in (name, back_of(name)) and self.writes(other) & cells]
         mine = [part.name for part in self.ops[name].within if part.repeat]
         around = {other: [part.name for part in self.ops[other].within if part.repeat] for other in writers}
         inside = [other for other in writers if mine and around[other][: len(mine)] == mine]

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp, MetricOp, UpdateOp
+from tests.oracle.backs import with_backs
 from tests.oracle.clocks import Clocks, Pace, last_step
 from tests.oracle.draws import Draws
 from tests.oracle.initial import Shapes, initial_state
@@ -28,7 +29,7 @@ class Oracle:
     """
 
     def __init__(self, spec: GraphSpec, shapes: Shapes, seed: int | None = None, pace: Pace | None = None) -> None:
-        self.spec, self.seed = spec, spec.seed if seed is None else seed
+        self.spec, self.seed = (spec := with_backs(spec)), spec.seed if seed is None else seed
         self.shapes, self.storages = shapes, Storages(spec)
         first = {model: initial_state(spec, model, known, self.seed) for model, known in shapes.items()}
         self.held = self.storages.gather(first)

@@ -116,7 +116,7 @@ class StepValues:
         seen = {holder: self.versions.seen(name, f"{holder}.{part}") for holder in holders}
         new = {key: value for one in seen for key, value in self._cell(f"{one}.{part}", one, seen[one]).items()}
         if isinstance(op, CopyOp):
-            return new
+            return {key: new[key] for key in old}
         if op.schedule_free and part == "params":
             gaps = self.optimizers.find_gaps(self, seen)
             return {key: value - gaps.get(key, 0.0) for key, value in new.items()}

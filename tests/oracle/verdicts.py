@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphspec.declare.ops import CopyOp, EmaOp, UpdateOp
+from tests.oracle.backs import back_of
 from tests.oracle.groups import Groups
 from tests.oracle.meaning import WRITERS
 
@@ -143,8 +144,8 @@ class Verdicts:
         """Return whether whatever writes a model in this step is held."""
         meaning = self.step.meaning
         cells = {*meaning.storages.cells(source), f"{source}.buffers"}
-        writers = [other for other in self.firing if isinstance(meaning.ops[other], WRITERS) and other != name]
-        writers = [other for other in writers if meaning.writes(other) & cells]
+        writers = [other for other in self.firing if isinstance(meaning.ops[other], WRITERS)]
+        writers = [other for other in writers if other not in (name, back_of(name)) and meaning.writes(other) & cells]
         return bool(writers) and all(self.is_held(other) for other in writers)
 
     def is_paced_by_held(self, name: str) -> bool:

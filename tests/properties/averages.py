@@ -59,3 +59,13 @@ def round_averages(draft: Draft) -> None:
         op["dtype"] = draft.random.choice(NARROW if isinstance(decay, float) and decay <= 0.9 else NARROW[:2])
         if draft.chance(0.3):
             op["rounding"] = "nearest"
+
+
+def write_averages_back(draft: Draft) -> None:
+    """Let some models take the weights of their average, every second or third time, or whenever it is taken."""
+    for name, op in list(draft.ops.items()):
+        every = op.get("every", 1)
+        if "ema" not in op or "schedule_free" in op or not isinstance(every, int) or not draft.chance(0.15):
+            continue
+        back = {"write_back": {"every": every * draft.random.choice([1, 2, 3])}}
+        draft.try_fields(name, {"use": {**op.get("use", {}), **back}})

@@ -32,7 +32,8 @@ def find_predecessors(name: str, ops: Ops) -> Iterator[str]:
         source = op.get("ema", op.get("copy"))
         for other, one in ops.items():
             target = one.get("into", other) if "ema" in one or "copy" in one else None
-            if source in as_list(one.get("update", [])) or one.get("forward") == source or target == source:
+            back = one.get("ema") if "write_back" in one.get("use", {}) and other != name else None
+            if source in (*as_list(one.get("update", [])), one.get("forward"), target, back):
                 yield other
 
 

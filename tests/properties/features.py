@@ -119,8 +119,10 @@ def _of_writer(document: Document, op: Document, kind: str) -> Iterator[str]:
             yield "ema: a formula"
         yield "ema: into a model" if "into" in op else "ema: hidden"
         yield f"ema: buffers {op['buffers']}" if "buffers" in op else "ema: no buffers"
-        if "use" in op:
+        if "eval" in op.get("use", {}):
             yield "ema: stands in"
+        if "write_back" in op.get("use", {}):
+            yield "ema: written back"
 
 
 def _of_uses(document: Document) -> Iterator[str]:

@@ -66,7 +66,7 @@ def find_read(op: object) -> set[str]:
 
 def evaluate_in_training(draft: Draft) -> None:
     """Call a model as in training in evaluation, one that an average stands in for where there is one."""
-    swapped = [op["ema"] for op in draft.ops.values() if op.get("use") == {"eval": "swap"}]
+    swapped = [op["ema"] for op in draft.ops.values() if "eval" in op.get("use", {})]
     called = [name for name in swapped or draft.models if draft.is_called(name) and name not in draft.slow]
     called = [name for name in called if "parameter" not in draft.models[name] and not draft.is_table(name)]
     if called:

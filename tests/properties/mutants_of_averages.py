@@ -40,6 +40,16 @@ def round_none(nodes: tuple[Instruction, ...], *arguments: object) -> tuple[Inst
     return tuple(replace(each, dtype="") for each in nodes)
 
 
+def take_none_back(nodes: tuple[Instruction, ...], *arguments: object) -> tuple[Instruction, ...]:
+    """Leave the model as it is."""
+    return nodes[-1:]
+
+
+def take_all_back(nodes: tuple[Instruction, ...], *arguments: object) -> tuple[Instruction, ...]:
+    """Write back whenever the average is taken."""
+    return tuple(replace(each, gate=None) for each in nodes)
+
+
 MUTANTS_OF_AVERAGES = (
     Mutant(
         name="first-writes-uncounted",
@@ -88,5 +98,29 @@ MUTANTS_OF_AVERAGES = (
         change=to.change_row(EmaOp, round_none),
         killer="numbers",
         case="counted-averages",
+    ),
+    Mutant(
+        name="nothing-written-back",
+        says="A model does not take the weights of its average.",
+        place="lower.table:LOWERINGS",
+        change=to.change_row(EmaOp, take_none_back),
+        killer="numbers",
+        case="written-back",
+    ),
+    Mutant(
+        name="written-back-each-time",
+        says="A model takes the weights of its average whenever that is taken.",
+        place="lower.table:LOWERINGS",
+        change=to.change_row(EmaOp, take_all_back),
+        killer="numbers",
+        case="written-back",
+    ),
+    Mutant(
+        name="after-the-average-alone",
+        says="`after` an average does not mean the write by which the model takes its weights.",
+        place="passes.order:back_of",
+        change=to.give(""),
+        killer="numbers",
+        case="written-back",
     ),
 )

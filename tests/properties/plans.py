@@ -41,8 +41,13 @@ def find_sequence(function: Mapping) -> list[str]:
             case "release" | "return" | "emit" | "check_finite" | "resolve_overflow":
                 pass
             case _:
-                nodes.append(one["op"])
+                nodes.append(find_name(one))
     return nodes
+
+
+def find_name(one: Mapping) -> str:
+    """Return what the definition calls an instruction: its op, but that an op may take an average and write it back."""
+    return one["id"] if one["kind"] == "assign" else one["op"]
 
 
 def find_cloned(function: Mapping) -> frozenset[str]:

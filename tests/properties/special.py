@@ -391,8 +391,22 @@ def counted_averages() -> dict:
     return _document("counted-averages", {"a": _model(LINEAR)}, ops)
 
 
+def written_back() -> dict:
+    """Return a model that takes the weights of its average, what reads it after that, and another average of it."""
+    ops = {
+        "out": {"forward": "a", "inputs": "x"},
+        "loss": {"loss": "mse", "inputs": ["out", "y"]},
+        "step": {"update": "a", "loss": "loss"},
+        "slow": {"ema": "a", "decay": 0.5, "use": {"write_back": {"every": 2}}},
+        "seen": {"forward": "a", "inputs": "x", "after": "slow"},
+        "other": {"ema": "a", "decay": 0.7},
+    }
+    return {**_document("written-back", {"a": _model(LINEAR)}, ops), "outputs": ["loss", "seen"]}
+
+
 SPECIAL: Mapping[str, dict] = {
     "counted-averages": counted_averages(),
+    "written-back": written_back(),
     "recomputed": recomputed(),
     "checkpointed": checkpointed(),
     "statistics-in-parts": statistics_in_parts(),

@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.properties.additions import add_more
-from tests.properties.averages import round_averages, vary_averages
+from tests.properties.averages import round_averages, vary_averages, write_averages_back
 from tests.properties.causality import is_circular
 from tests.properties.followers import add_followers
 from tests.properties.further import add_further, add_last, add_later, add_latest, add_library_parts, add_newest
@@ -195,6 +195,8 @@ class Draft:
                 names, outputs = self._add(add_rows, names, outputs)
             self.random = Random(f"{self.ops!r} rounding")
             round_averages(self)
+            self.random = Random(f"{self.ops!r} backs")
+            write_averages_back(self)
         shape = {"shape": ["batch", self.size]}
         document = {
             "graphspec": 1,

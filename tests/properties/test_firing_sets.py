@@ -21,6 +21,7 @@ from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime.engine.restore import align_counts
 from runtime.support import clocks
+from tests.oracle.backs import back_of
 from tests.oracle.clocks import Clocks
 from tests.oracle.clocks import Pace as OraclePace
 from tests.oracle.meaning import WRITERS, Meaning
@@ -73,14 +74,14 @@ def walk(plan: Plan, epoch: int, random: Random) -> Walk:
         dataset = random.choice([*meanings])
         meaning = meanings[dataset]
         firing = meaning.firing(oracle.admit(meaning), oracle.gathering)
-        written = {name for name in firing if isinstance(plan.spec.ops[name], WRITERS) and name in oracle.admitted}
+        written = {name for name in firing if isinstance(meaning.ops[name], WRITERS) and name in oracle.admitted}
         clock.start("train")
         fired = running.fire("train", dataset or None)
         function = functions.get((dataset, fired))
         if function is None:
             found.problem = f"step {step} of {dataset}: no function for {fired}"
-        elif {*function.active} != written:
-            found.problem = f"step {step}: {function.name} writes {function.active}, not {sorted(written)}"
+        elif find_written(function) != written:
+            found.problem = f"step {step}: {function.name} writes {find_written(function)}, not {sorted(written)}"
         elif find_accumulating(function) != oracle.gathering:
             found.problem = f"step {step}: {function.name} does not gather {sorted(oracle.gathering)}"
         if function is None or found.problem:
@@ -89,8 +90,13 @@ def walk(plan: Plan, epoch: int, random: Random) -> Walk:
         held = find_held(function, random)
         running.hold(frozenset(held))
         clock.finish()
-        oracle.note(meaning, firing, held)
+        oracle.note(meaning, firing, held | set(map(back_of, held)))
     return found
+
+
+def find_written(function: Function) -> set[str]:
+    """Return the writes of a function: its ops, and the models that take their average."""
+    return {*function.active, *(each.id for each in function.instructions if each.gate == back_of(each.op))}
 
 
 def find_accumulating(function: Function) -> set[str]:

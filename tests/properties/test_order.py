@@ -15,7 +15,7 @@ from graphspec.declare.ops import CopyOp, EmaOp
 from graphspec.diagnostics import SpecError
 from tests.oracle.meaning import WRITERS, Meaning, Versions
 from tests.oracle.order import Order
-from tests.properties.plans import find_cloned, find_sequence, plan_of
+from tests.properties.plans import find_cloned, find_name, find_sequence, plan_of
 from tests.properties.programs import is_conditional
 from tests.properties.specs import random_spec
 
@@ -118,12 +118,12 @@ def find_idle(plan: Plan, function: Mapping, order: Order, pairs: set[tuple[str,
     """Yield the writes between which and their last predecessor something stands that is not done at once too."""
     sequence = find_sequence(function)
     position = {name: index for index, name in enumerate(sequence)}
-    quick = {one["op"] for one in function["instructions"] if one["kind"] in AT_ONCE}
+    quick = {find_name(one) for one in function["instructions"] if one["kind"] in AT_ONCE}
     quick |= {name for name in sequence if name.endswith(".gather")}
-    for write in (one["op"] for one in function["instructions"] if one["kind"] in AT_ONCE[:-1]):
+    for write in (find_name(one) for one in function["instructions"] if one["kind"] in AT_ONCE[:-1]):
         last = max((position[before] for before, after in pairs if after == write), default=-1)
         between = set(sequence[last + 1 : position[write]]) - quick
-        if between and getattr(plan.spec.ops[write], "defer", "auto") == "auto":
+        if between and getattr(order.ops[write], "defer", "auto") == "auto":
             yield f"{write} stands behind {sorted(between)}"
 
 

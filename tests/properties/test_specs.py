@@ -33,6 +33,7 @@ WANTED = {
     "op: metric": 0.15,
     "ema: stands in": 0.04,
     "ema: hidden": 0.15,
+    "ema: written back": 0.03,
     "ema: a formula": 0.1,
     "ema: power": 0.01,
     "ema: init zeros": 0.03,
