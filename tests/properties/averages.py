@@ -46,7 +46,7 @@ def vary_averages(draft: Draft) -> None:
             op |= draft.random.choice([{}, {"int_buffers": "ignore"}])
         if "layers" in draft.models[op["ema"]] and draft.chance(0.2):
             op |= draft.random.choice([{"match": "weight"}, {"exclude": "weight"}])
-        if "start" not in op and draft.chance(0.2):
+        if not {"start", "until"} & op.keys() and draft.chance(0.2):
             op["start"] = {"at": draft.random.choice([2, "3 steps"]), "before": draft.random.choice(["copy", "hold"])}
 
 

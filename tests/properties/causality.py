@@ -25,6 +25,7 @@ def find_predecessors(name: str, ops: Ops) -> Iterator[str]:
     op = ops[name]
     owners = {value: other for other, one in ops.items() for value in defined(other, one)}
     yield from (owners[value] for value in used(op) if value in owners)
+    yield from (model for model in (op.get("forward"), op.get("adapt")) if "adapt" in ops.get(model, {}))
     yield from as_list(op.get("after", []))
     if isinstance(op.get("every"), str):
         yield op["every"]

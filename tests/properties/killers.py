@@ -180,8 +180,8 @@ PROPERTIES: Mapping[str, Callable[..., bool]] = {
     "outcomes": has_outcome,
 }
 TESTS: Mapping[str, str] = {
-    "numbers": "test_agreement.test_random_specs_give_the_numbers_of_the_oracle_under_two_policies",
-    "numbers on TensorFlow": "test_agreement.test_random_specs_give_the_numbers_of_the_oracle_under_two_policies",
+    "numbers": "test_agreement.test_random_specs_give_the_numbers_of_the_oracle",
+    "numbers on TensorFlow": "test_agreement.test_random_specs_give_the_numbers_of_the_oracle",
     "order": "test_order.test_every_sequence_keeps_the_order_of_the_definition",
     "earliest": "test_order.test_no_write_stands_later_than_its_last_predecessor_requires",
     "deferred": "test_order.test_deferred_is_what_must_wait_for_something_behind_its_own_gradient",

@@ -33,10 +33,12 @@ from tests.properties.special_overflow import OVERFLOWING
 from tests.properties.specs import random_spec
 from tests.properties.tapped import TAPPED
 
-CHUNKS = 10
+CHUNKS = 50
 ELSEWHERE = range(1, 4)
 """The chunks that run on TensorFlow too, where it is installed; of the first, tests/conformance takes twenty steps."""
-SPECS = int(os.environ.get("STEPGRAPH_SPECS", "200"))
+ORDERS = ("fewest", "listed", "latest", "memory")
+"""The policies, each for the specs of every fourth chunk; a soak tries three on each."""
+SPECS = int(os.environ.get("STEPGRAPH_SPECS", "1000"))
 """How many random specs are tried; a smaller number for a quick look."""
 
 
@@ -50,21 +52,15 @@ def find_other_backend() -> Elsewhere | None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_random_specs_give_the_numbers_of_the_oracle_under_two_policies(chunk):
+def test_random_specs_give_the_numbers_of_the_oracle(chunk):
     elsewhere = find_other_backend() if chunk in ELSEWHERE else None
-    policies = ("fewest", "latest" if chunk % 2 else "listed")
+    policies = (ORDERS[chunk % len(ORDERS)],)
     tally = try_specs(range(chunk * SPECS // CHUNKS, (chunk + 1) * SPECS // CHUNKS), policies, elsewhere)
     assert tally.mismatches == []
     assert set(tally.rejected) <= {"E-TWO-VERSIONS"}
     assert tally.agreed >= 0.8 * tally.specs - 5
-    assert tally.executed + tally.same == len(policies) * tally.agreed
+    assert tally.executed == tally.agreed
     assert tally.elsewhere == tally.agreed * (elsewhere is not None)
-
-
-def test_the_order_of_least_memory_agrees_too():
-    tally = try_specs(range(20_000, 20_030), ("memory",))
-    assert tally.mismatches == []
-    assert tally.agreed > 20
 
 
 @pytest.mark.parametrize("name", OVERFLOWING)
