@@ -35,22 +35,22 @@ def declare() -> GraphSpec:
     )
     slow_mapping, slow_synthesis = g.model("slow_mapping", like=mapping), g.model("slow_synthesis", like=synthesis)
 
-    def make(after):
+    def make():
         """Return an image of latent numbers, with its style and these numbers, on the unit sphere."""
-        z = g.normal(shape=["batch", LATENT], after=after)
-        unit = normalize(z, after=after)
-        style = mapping(unit, after=after)
-        return unit, style, synthesis(style, after=after, name="image")
+        z = g.normal(shape=["batch", LATENT])
+        unit = normalize(z)
+        style = mapping(unit)
+        return unit, style, synthesis(style, name="image")
 
     # The generator, by the non-saturating logistic loss.
     with g.scope("first"):
-        unit, _, made = make(after=None)
+        unit, _, made = make()
     judged = discriminator(made, after=[])
     step_g = g.update([mapping, synthesis], loss=bce_with_logits(judged, 1.0))
 
     # Path lengths of the generator as that left it: by styles, the gradient of images that are weighed with noise.
-    with g.scope("second"):
-        _, style, second = make(after=step_g)
+    with g.scope("second", after=step_g):
+        _, style, second = make()
     grain = g.normal(like=image, std=0.125)  # 1 / sqrt(8 * 8)
     pull = g.gradient(sum(second * grain), wrt=style)
     length = norm(pull, axis=1)
@@ -61,8 +61,8 @@ def declare() -> GraphSpec:
     g.assign(path_mean, next_mean, every=EVERY_G, start=1, name="remember")
 
     # The discriminator, on what the generator makes by now.
-    with g.scope("third"):
-        _, _, third = make(after=step_path)
+    with g.scope("third", after=step_path):
+        _, _, third = make()
     on_real, on_fake = discriminator(image), discriminator(third)
     step_d = g.update(discriminator, loss=bce_with_logits(on_real, 1.0) + bce_with_logits(on_fake, 0.0))
 
