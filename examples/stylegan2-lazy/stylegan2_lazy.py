@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from graphspec import Graph, GraphSpec, dump
 from graphspec.library import adam, bce_with_logits, lerp, mean, mse, norm, normalize, sum
 
@@ -17,8 +19,14 @@ def lazy_adam(every: int):
     return adam(0.002 * share, betas=(0.0, 0.99**share))
 
 
-def declare() -> GraphSpec:
-    g = Graph("stylegan2-lazy")
+def declare(
+    name: str = "stylegan2-lazy",
+    *,
+    lazy: Literal["scale", "none"] = "scale",
+    weight_g: float = 2.0,
+    weight_d: float = 320.0,
+) -> GraphSpec:
+    g = Graph(name)
     image = g.input("image", ["batch", 1, 8, 8])
     path_mean = g.state("path_mean", [])
     mapping = g.model(
@@ -56,7 +64,7 @@ def declare() -> GraphSpec:
     length = norm(pull, axis=1)
     next_mean = lerp(path_mean, mean(length), 0.01)
     off = length - next_mean
-    path = mse(off, 0.0, weight=2.0, every=EVERY_G, lazy="scale", start=1, mode="train")
+    path = mse(off, 0.0, weight=weight_g, every=EVERY_G, lazy=lazy, start=1, mode="train")
     step_path = g.update([mapping, synthesis], loss=path, every=EVERY_G, start=1)
     g.assign(path_mean, next_mean, every=EVERY_G, start=1, name="remember")
 
@@ -69,7 +77,7 @@ def declare() -> GraphSpec:
     # Its slope at real images: gamma / 2 of the squared length, which is 64 times the mean of its squares.
     again = discriminator(image, after=step_d)
     slope = g.gradient(sum(again), wrt=image)
-    r1 = mse(slope, 0.0, weight=320.0, every=EVERY_D, lazy="scale", start=1, mode="train")
+    r1 = mse(slope, 0.0, weight=weight_d, every=EVERY_D, lazy=lazy, start=1, mode="train")
     g.update(discriminator, loss=r1, every=EVERY_D, start=1, name="step_r1")
 
     g.ema(mapping, into=slow_mapping, half_life="10k samples", name="follow_mapping")
