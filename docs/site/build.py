@@ -58,7 +58,7 @@ def find_places(root: Path, examples: Sequence[Example]) -> Places:
     uris = {name: re.sub(r"\.ipynb$", ".md", name.removeprefix("docs/")) for name in uris} | RENAMED
     for example in examples:
         uri = f"gallery/{example.name}.md"
-        for path in filter(None, (example.path, example.twin)):
+        for path in (example.path, example.twin):
             uris[path.relative_to(root).as_posix()] = uri
         for path in example.others:
             name = path.relative_to(root).as_posix()

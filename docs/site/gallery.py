@@ -37,10 +37,9 @@ class Example:
     template: Template
 
     @property
-    def twin(self) -> Path | None:
-        """Return the file that declares the same spec in Python, if there is one."""
-        path = self.path.with_name(f"{self.path.stem.replace('-', '_')}.py")
-        return path if path.is_file() else None
+    def twin(self) -> Path:
+        """Return the file that declares the same spec in Python."""
+        return self.path.with_name(f"{self.path.stem.replace('-', '_')}.py")
 
     @property
     def others(self) -> list[Path]:
@@ -78,6 +77,10 @@ def write_example(example: Example, links: Mapping[str, str]) -> Iterator[tuple[
     yield f"gallery/{name}.svg", plan.svg()
     yield f"gallery/{name}.plan.html", plan.html()
     picture = f"[![the plan of {name}]({name}.svg)]({name}.svg){{.plan}}\n"
+    specs = {
+        label: fence(path.read_text(encoding="utf-8"), LANGUAGES[path.suffix], path.name)
+        for label, path in (("YAML", example.path), ("Python", example.twin))
+    }
     others = "".join(f"- [{path.name}]({links[path.name]})\n" for path in example.others)
     parts = (
         f'{WIDE}# {name}\n\n<p class="lead">{write_prose(example.comment)}</p>\n',
@@ -87,7 +90,7 @@ def write_example(example: Example, links: Mapping[str, str]) -> Iterator[tuple[
         "`--format html` writes tells the reasons of every line.\n",
         _write_pair({"Picture": picture, "Text": fence(plan.text(), "text", "stepgraph plan")}),
         "## The spec\n",
-        _write_pair(_list_specs(example)),
+        _write_pair(specs),
         "## The code {data-search-exclude}\n",
         "What `stepgraph emit` writes on each backend.\n",
         _write_pair({label: _emit(example, backend) for backend, label in BACKENDS.items()}),
@@ -103,15 +106,15 @@ def write_index(examples: Sequence[Example]) -> str:
         f"<strong>{html.escape(each.name)}</strong><span>{write_prose(each.title)}</span></a>"
         for each in examples
     )
-    about = "Every example with the picture of its plan, its spec, and the code that is emitted from it. Each trains "
-    about += "on a CPU; `stepgraph init NAME` copies one. [What each shows, and how well it learns](../examples.md)."
+    about = "Every example with the picture of its plan, its spec in YAML and in Python, and the emitted code. Each "
+    about += (
+        "trains on a CPU; `stepgraph init NAME` copies one. [What each shows, and how well it learns](../examples.md)."
+    )
     return f'---\nhide: [toc]\n---\n# Gallery\n\n{about}\n\n<div class="cards">{cards}</div>\n'
 
 
 def _write_pair(blocks: Mapping[str, str]) -> str:
     """Return blocks that stand beside each other where there is room for both, as tabs elsewhere."""
-    if len(blocks) == 1:
-        return next(iter(blocks.values()))
     tabs = "\n".join(f'=== "{label}"\n\n{indent(block, "    ")}' for label, block in blocks.items())
     return f'<div class="pair" markdown>\n\n{tabs}\n</div>\n'
 
@@ -122,15 +125,6 @@ def _list_commands(example: Example) -> list[str]:
         for name, content in example.template.files.items():
             Path(name).write_bytes(content)
         return [f"stepgraph init {example.path.parent.name}", *find_next(example.template)]
-
-
-def _list_specs(example: Example) -> dict[str, str]:
-    """Return the spec as YAML, and in Python where a file declares it there too."""
-    files = {"YAML": example.path} | ({"Python": example.twin} if example.twin is not None else {})
-    return {
-        label: fence(path.read_text(encoding="utf-8"), LANGUAGES[path.suffix], path.name)
-        for label, path in files.items()
-    }
 
 
 def _emit(example: Example, backend: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphspec import Graph, GraphSpec, dump
-from graphspec.library import adam, add, bce_with_logits
+from graphspec.library import adam, bce_with_logits
 
 LATENT, WIDTH, NOISE = 16, 256, 0.2
 ADAM = adam(1e-3, betas=[0.5, 0.999])
@@ -28,7 +28,7 @@ def declare() -> GraphSpec:
     on_real, on_fake = discriminator(noisy_real), discriminator(noisy_fake)
     d_real = bce_with_logits(on_real, 0.9)  # 0.9 in place of 1: label smoothing
     d_fake = bce_with_logits(on_fake, 0.0)
-    d_loss = add(d_real, d_fake, mode="train")
+    d_loss = g.expr(d_real + d_fake, mode="train")
     step_d = g.update(discriminator, loss=d_loss)
     judged = discriminator(noisy_fake, after=step_d)
     g_loss = bce_with_logits(judged, 1.0, mode="train")

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from graphspec import Graph, GraphSpec, dump
 from graphspec.library import adam, bce_with_logits, lerp, mean, mse, norm, normalize, sum
 
@@ -17,8 +19,14 @@ def lazy_adam(every: int):
     return adam(0.002 * share, betas=(0.0, 0.99**share))
 
 
-def declare() -> GraphSpec:
-    g = Graph("stylegan2-lazy")
+def declare(
+    name: str = "stylegan2-lazy",
+    *,
+    lazy: Literal["scale", "none"] = "scale",
+    weight_g: float = 2.0,
+    weight_d: float = 320.0,
+) -> GraphSpec:
+    g = Graph(name)
     image = g.input("image", ["batch", 1, 8, 8])
     path_mean = g.state("path_mean", [])
     mapping = g.model(
@@ -35,41 +43,41 @@ def declare() -> GraphSpec:
     )
     slow_mapping, slow_synthesis = g.model("slow_mapping", like=mapping), g.model("slow_synthesis", like=synthesis)
 
-    def make(after):
+    def make():
         """Return an image of latent numbers, with its style and these numbers, on the unit sphere."""
-        z = g.normal(shape=["batch", LATENT], after=after)
-        unit = normalize(z, after=after)
-        style = mapping(unit, after=after)
-        return unit, style, synthesis(style, after=after, name="image")
+        z = g.normal(shape=["batch", LATENT])
+        unit = normalize(z)
+        style = mapping(unit)
+        return unit, style, synthesis(style, name="image")
 
     # The generator, by the non-saturating logistic loss.
     with g.scope("first"):
-        unit, _, made = make(after=None)
+        unit, _, made = make()
     judged = discriminator(made, after=[])
     step_g = g.update([mapping, synthesis], loss=bce_with_logits(judged, 1.0))
 
     # Path lengths of the generator as that left it: by styles, the gradient of images that are weighed with noise.
-    with g.scope("second"):
-        _, style, second = make(after=step_g)
+    with g.scope("second", after=step_g):
+        _, style, second = make()
     grain = g.normal(like=image, std=0.125)  # 1 / sqrt(8 * 8)
     pull = g.gradient(sum(second * grain), wrt=style)
     length = norm(pull, axis=1)
     next_mean = lerp(path_mean, mean(length), 0.01)
     off = length - next_mean
-    path = mse(off, 0.0, weight=2.0, every=EVERY_G, lazy="scale", start=1, mode="train")
+    path = mse(off, 0.0, weight=weight_g, every=EVERY_G, lazy=lazy, start=1, mode="train")
     step_path = g.update([mapping, synthesis], loss=path, every=EVERY_G, start=1)
     g.assign(path_mean, next_mean, every=EVERY_G, start=1, name="remember")
 
     # The discriminator, on what the generator makes by now.
-    with g.scope("third"):
-        _, _, third = make(after=step_path)
+    with g.scope("third", after=step_path):
+        _, _, third = make()
     on_real, on_fake = discriminator(image), discriminator(third)
     step_d = g.update(discriminator, loss=bce_with_logits(on_real, 1.0) + bce_with_logits(on_fake, 0.0))
 
     # Its slope at real images: gamma / 2 of the squared length, which is 64 times the mean of its squares.
     again = discriminator(image, after=step_d)
     slope = g.gradient(sum(again), wrt=image)
-    r1 = mse(slope, 0.0, weight=320.0, every=EVERY_D, lazy="scale", start=1, mode="train")
+    r1 = mse(slope, 0.0, weight=weight_d, every=EVERY_D, lazy=lazy, start=1, mode="train")
     g.update(discriminator, loss=r1, every=EVERY_D, start=1, name="step_r1")
 
     g.ema(mapping, into=slow_mapping, half_life="10k samples", name="follow_mapping")

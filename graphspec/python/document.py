@@ -13,20 +13,13 @@ from graphspec.declare.blocks import CONTAINERS
 from graphspec.declare.fields import is_name
 from graphspec.declare.formulas import DIFFERENTIATED
 from graphspec.diagnostics import Span
-from graphspec.python.records import Entry, Recorder, Ref, find_refs
+from graphspec.expand.plain import listed
+from graphspec.python.records import Entry, Header, Recorder, Ref, find_refs
 from graphspec.python.sites import Site
 from graphspec.python.values import Value
 from graphspec.read.builder import Path, Plain
 from graphspec.read.source import Document, Place
 from graphspec.write.formula import Called, Operand, write_formula
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
-    """Fields of the document itself, and the call that gave them."""
-
-    fields: Mapping[str, object]
-    site: Site
 
 
 def write_document(recorder: Recorder, *headers: Header) -> Document:
@@ -70,9 +63,11 @@ class _Writer:
                     found = found[following] if isinstance(found, list) and isinstance(following, int) else found
                     assert isinstance(found, dict)
                     section = found
-            fields = self._write_entry(entry)
+            fields = self._share(entry, self._write_entry(entry))
             section[str(path[-1])] = fields
             self.places[path] = Place(key=entry.site.span, value=entry.site.span)
+            for header in entry.shared:
+                self._place(path, header.fields, header.site, ("name",))
             self._place(path, fields, entry.site, entry.positional)
             if "expr" in fields:
                 self.places[*path, "expr"] = Place(key=entry.site.span, value=entry.site.span)
@@ -110,11 +105,13 @@ class _Writer:
             uses.update(each.entry for each in find_refs(fields, site, self.recorder) for _ in range(2))
         for entry in self.recorder.entries:
             slot = entry.fields.get(DIFFERENTIATED.get(entry.kind, ""))
-            refs = [each.entry for each in find_refs(entry.fields, entry.site, self.recorder)]
+            shared = [header.fields for header in entry.shared]
+            refs = [each.entry for each in find_refs([entry.fields, *shared], entry.site, self.recorder)]
             operands = entry.formula.operands if entry.formula is not None else ()
             parts = [each.entry for each in operands if isinstance(each, Value)]
             uses.update([*refs, *parts])
-            inside |= {*(parts if entry.is_text else ()), *([slot.entry] if isinstance(slot, Value) else ())}
+            differentiated = [slot.entry] if isinstance(slot, Value) and slot.entry.shared is entry.shared else []
+            inside |= {*(parts if entry.is_text else ()), *differentiated}
         self.inlined |= {each for each in inside if each.is_free and uses[each] == 1}
 
     def _name_all(self) -> None:
@@ -214,6 +211,20 @@ class _Writer:
         inputs = [self._spell(each, entry.site) for each in formula.operands]
         called: dict[str, Plain] = {formula.family: formula.function, "inputs": inputs}
         return {**called, **({"args": options} if options else {}), **reduction, **fields}
+
+    def _share(self, entry: Entry, fields: dict[str, Plain]) -> dict[str, Plain]:
+        """Return the fields of an op with those of its scopes; raise ArgumentError for a mode that both have."""
+        for header in entry.shared:
+            for key, each in header.fields.items():
+                given = self._spell(each, header.site, key)
+                if key == "after":
+                    fields[key] = [*listed(fields.get(key)), *listed(given)]
+                elif key in fields:
+                    message = f"`{key}` of the scope holds for all its ops, but '{self.names[entry]}' has its own"
+                    raise self.recorder.error(entry.site, message, "write it once")
+                else:
+                    fields[key] = given
+        return fields
 
     def _read(self, entry: Entry) -> Called:
         """Return the formula of an entry with those of its parts."""

@@ -12,9 +12,9 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.declare.inputs import DType
 from graphspec.load import read_spec
 from graphspec.python.containers import Choose, Repeat, Sometimes
-from graphspec.python.document import Header, write_document
+from graphspec.python.document import write_document
 from graphspec.python.randoms import Randoms
-from graphspec.python.records import Entry, Recorder, Ref, Section
+from graphspec.python.records import Entry, Header, Recorder, Ref, Section
 from graphspec.python.values import (
     Average,
     Common,
@@ -96,15 +96,25 @@ class Graph(Randoms):
         footer = Header(fields={key: each for key, each in given.items() if each is not None}, site=site)
         return read_spec(write_document(self._recorder, self._header, footer))
 
-    def scope(self, name: str) -> AbstractContextManager[None]:
+    def scope(
+        self,
+        name: str,
+        *,
+        after: Op | str | Sequence[Op | str] | None = None,
+        mode: str | Sequence[str] | None = None,
+    ) -> AbstractContextManager[None]:
         """Put a name and a dot before the names of all ops that are declared in a `with` statement.
 
-        >>> with g.scope("later"):
+        ``after`` and ``mode`` hold for all of them, as those of an op that uses a block do.
+
+        >>> with g.scope("later", after=step):
         ...     noise = g.normal(like=x)
         >>> noise
         <random later.noise>
         """
-        return self._recorder.open(name)
+        given = {"after": after, "mode": mode}
+        fields = {key: each for key, each in given.items() if each is not None}
+        return self._recorder.open(name, Header(fields=fields, site=self._recorder.sources.find()))
 
     def repeat(
         self,

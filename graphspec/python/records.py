@@ -41,6 +41,14 @@ class Formula:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """Fields that are not those of one entry, and the call that gave them: of the document, or of a scope."""
+
+    fields: Mapping[str, object]
+    site: Site
+
+
 @dataclass(eq=False, slots=True, kw_only=True)
 class Entry:
     """Something declared: an input, a state, a model or an op."""
@@ -55,6 +63,8 @@ class Entry:
     """The name that it is assigned to."""
     scope: str = ""
     """What is put before its names."""
+    shared: tuple[Header, ...] = ()
+    """Fields of the scopes that it is declared in, for all their ops."""
     holder: Entry | None = None
     """The op that holds it, which repeats it or chooses it."""
     part: tuple[str | int, ...] = ()
@@ -98,6 +108,7 @@ class Recorder:
     sources: Sources = field(default_factory=Sources)
     entries: list[Entry] = field(default_factory=list[Entry])
     scope: str = ""
+    shared: tuple[Header, ...] = ()
     holder: Entry | None = None
     part: tuple[str | int, ...] = ()
     _taken: dict[str, Site] = field(default_factory=dict[str, Site])
@@ -105,6 +116,7 @@ class Recorder:
     def add(self, entry: Entry) -> Entry:
         """Record an entry; raise SpecError for a name that is taken, and for values of another graph."""
         entry.scope, entry.holder, entry.part = self.scope, self.holder, self.part
+        entry.shared = self.shared if entry.section == "ops" else ()
         for ref in find_refs([entry.fields, *(entry.formula.operands if entry.formula else ())], entry.site, self):
             self.require_own(ref, entry.site)
         for name in (entry.name, *(entry.results if entry.are_given else ())):
@@ -113,23 +125,25 @@ class Recorder:
         return entry
 
     @contextmanager
-    def open(self, name: str) -> Generator[None]:
-        """Put a name before those of all entries until it is closed."""
-        before, self.scope = self.scope, f"{self.scope}{name}."
+    def open(self, name: str, header: Header) -> Generator[None]:
+        """Put a name before those of all entries, and give ops the fields of a scope, until it is closed."""
+        before = self.scope, self.shared
+        self.scope, self.shared = f"{self.scope}{name}.", (*self.shared, header) if header.fields else self.shared
         try:
             yield
         finally:
-            self.scope = before
+            self.scope, self.shared = before
 
     @contextmanager
     def hold(self, entry: Entry, part: tuple[str | int, ...]) -> Generator[None]:
         """Put all entries into an op until it is closed: their names are local, one set of them for each part."""
-        before = self.holder, self.part, self.scope
+        before = self.holder, self.part, self.scope, self.shared
         self.holder, self.part, self.scope = entry, part, f"{entry.inner}{'.'.join(map(str, part))}."
+        self.shared = ()  # the op has the fields of its scopes, and they hold for all that is in it
         try:
             yield
         finally:
-            self.holder, self.part, self.scope = before
+            self.holder, self.part, self.scope, self.shared = before
 
     def rename(self, entry: Entry, fields: dict[str, object], site: Site) -> None:
         """Make an op of its own of an expression."""

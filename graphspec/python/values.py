@@ -318,7 +318,8 @@ def apply(
     )
     parts = [each.entry for each in operands if isinstance(each, Value) and each.entry.is_free]
     for part in sorted(parts, key=lambda each: each.weight):
-        part.pinned = not entry.is_text or entry.weight + part.weight > _HEAVIEST
+        is_elsewhere = part.shared is not recorder.shared  # it keeps the fields of its own scopes
+        part.pinned = not entry.is_text or is_elsewhere or entry.weight + part.weight > _HEAVIEST
         entry.weight += 0 if part.pinned else part.weight
     return Value(recorder, recorder.add(entry))
 

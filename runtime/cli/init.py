@@ -57,7 +57,7 @@ def read_template(folder: Path) -> Template:
                 if neighbour.is_file():
                     found[name] = neighbour.read_bytes()
             content = _NEIGHBOUR.sub(r"\2", text).encode("utf-8")
-        found[path.name.removesuffix(".txt")] = content  # models.py.txt: not code of our own
+        found[path.stem if path.name.endswith(".py.txt") else path.name] = content  # models.py.txt: not code of our own
     specs = [name for name in found if name.endswith(".yaml")]
     spec = f"{folder.name}.yaml" if f"{folder.name}.yaml" in specs else specs[0]
     return Template(spec=spec, files=found, title=find_title(found[spec].decode("utf-8")))

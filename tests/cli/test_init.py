@@ -74,6 +74,8 @@ def test_an_example_is_copied_with_what_it_needs(workdir, capsys, name):
     printed = capsys.readouterr().out
     wrote = [line.removeprefix("wrote ") for line in printed.splitlines() if line.startswith("wrote ")]
     assert sorted(wrote) == sorted(path.name for path in workdir.iterdir())
+    kept = {path.name for path in (EXAMPLES / name).iterdir() if path.is_file()}
+    assert kept - {"judgement.py"} <= set(wrote)
     assert "judgement.py" not in wrote
     specs = sorted(path.name for path in (EXAMPLES / name).glob("*.yaml"))
     assert sorted(path.name for path in workdir.glob("*.yaml")) == specs

@@ -143,11 +143,11 @@ def test_an_example_has_a_page_that_shows_what_the_commands_print(spec, site, pa
     assert page.lead == " ".join(comment).replace("`", "")
 
 
-def test_an_example_that_is_declared_in_python_too_shows_it(site, pages):
-    twins = {"gan-digits": "gan_digits.py", "sac": "sac.py", "td3": "td3.py", "stylegan2-lazy": "stylegan2_lazy.py"}
-    for name, file in twins.items():
-        text = next(ROOT.glob(f"examples/*/{file}")).read_text(encoding="utf-8")
-        assert dict(pages[site / "gallery" / f"{name}.html"].code)[file].rstrip() == text.rstrip()
+def test_an_example_shows_its_declaration_in_python(site, pages):
+    for spec in SPECS:
+        twin = spec.with_name(f"{spec.stem.replace('-', '_')}.py")
+        shown = dict(pages[site / "gallery" / f"{name_page(spec)}.html"].code)
+        assert shown[twin.name].rstrip() == twin.read_text(encoding="utf-8").rstrip()
 
 
 def test_an_example_is_begun_as_init_says(site, pages, workdir, capsys):

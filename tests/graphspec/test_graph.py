@@ -22,7 +22,6 @@ from tests.graphspec.graphs import Rebuilder
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 VALID = sorted((ROOT / "tests" / "golden" / "valid").rglob("*.yaml"))
-SAME = {"sac": "sac.py", "td3": "td3.py", "gan-digits": "gan_digits.py", "stylegan2-lazy": "stylegan2_lazy.py"}
 
 
 def strip(spec):
@@ -51,19 +50,21 @@ def test_the_library_is_that_of_the_tables():
         assert path.read_text(encoding="utf-8") == text, "run `python -m tests.graphspec.functions`"
 
 
-@pytest.mark.parametrize("name", SAME)
-def test_an_example_in_python_is_that_in_yaml(name):
-    folder = ROOT / "examples" / name
-    spec = runpy.run_path(str(folder / SAME[name]))["declare"]()
-    assert strip(spec) == strip(load(folder / f"{name}.yaml"))
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_in_python_is_that_in_yaml(path, monkeypatch, capsys):
+    twin = path.with_name(f"{path.stem.replace('-', '_')}.py")
+    assert twin.is_file(), f"declare {path.name} in Python, too, in {twin.name}"
+    monkeypatch.syspath_prepend(twin.parent)
+    spec = runpy.run_path(str(twin), run_name="__main__")["declare"]()
+    assert strip(spec) == strip(load(path))
     text = dump(spec)
-    assert dump(load(text)) == text
+    assert capsys.readouterr().out == text == dump(load(text))
 
 
-@pytest.mark.parametrize("name", SAME)
-def test_an_example_in_python_prints_its_yaml(name, capsys):
-    runpy.run_path(str(ROOT / "examples" / name / SAME[name]), run_name="__main__")
-    assert strip(load(capsys.readouterr().out)).ops.keys() == load(ROOT / "examples" / name / f"{name}.yaml").ops.keys()
+@pytest.mark.parametrize("path", sorted(ROOT.glob("examples/autoencoder/*.yaml")), ids=lambda path: path.stem)
+def test_updates_are_listed_in_python_as_in_yaml(path):
+    spec = runpy.run_path(str(path.with_name(f"{path.stem.replace('-', '_')}.py")))["declare"]()
+    assert list(spec.ops) == list(load(path).ops)
 
 
 @pytest.mark.parametrize("path", [*EXAMPLES, *VALID], ids=lambda path: path.stem)
@@ -356,6 +357,55 @@ def test_functions_of_ones_own_and_several_results():
         ],
         'models: {net: {class: "zoo:Net", args: {width: 3}, optimizer: adam}}\noutputs: [mine, seen, slope]',
     )
+
+
+def test_a_scope_is_a_use_of_a_block():
+    g, x, y = declare()
+    net = g.model("net", layers=[{"linear": 2}], optimizer=adam())
+
+    def judge(x, goal):
+        out = net(x)
+        return out, mean((out - goal) ** 2)
+
+    with g.scope("first"):
+        out, gap = judge(x, y)
+    step = g.update(net, loss=gap)
+    with g.scope("second", after=step, mode="train"):
+        late, gap = judge(x, out)
+        with g.repeat("passes", 2):
+            g.update(net, loss=mse(net(x), late), after=late, name="on")
+    with g.scope("third", mode="train"):
+        with g.scope("inner"):
+            part = [x * 2]  # inside it is a part of the sum
+        total = part[0] + 1
+    told = g.expr(1 - gap)
+    spec = g.build(outputs=[step.loss, told, total])
+    assert spec == read(
+        [
+            "first.out: {forward: net, inputs: x}",
+            'step: {update: net, loss: "mean((first.out - y) ** 2)"}',
+            "second: {use: judge, inputs: [x, first.out], after: step, mode: train}",
+            "second.passes: {repeat: 2, after: step, mode: train, ops: {forward_1: {forward: net, inputs: x}, "
+            'on: {update: net, loss: "mse(forward_1, second.out)", after: second.out}}}',
+            'third.total: {expr: "x * 2 + 1", mode: train}',
+            'told: {expr: "1 - second.call_1"}',
+        ],
+        "models: {net: {layers: [{linear: 2}], optimizer: adam}}\noutputs: [step.loss, told, third.total]\n"
+        "blocks: {judge: {inputs: [x, goal], outputs: [out, call_1], ops: {out: {forward: net, inputs: x}, "
+        'call_1: {expr: "mean((out - goal) ** 2)"}}}}',
+    )
+
+
+def test_what_is_wrong_with_a_scope_is_told_at_its_line():
+    g, x, _ = declare()
+    with g.scope("late", mode="train", after="stepp"):
+        out = g.expr(-x)
+    with pytest.raises(SpecError, match=r"(?s)'stepp', which is not declared.*g\.scope\(\"late\""):
+        g.build(outputs=[out])
+    with g.scope("later", mode="train"):
+        g.expr(-x, mode="eval", name="other")
+    with pytest.raises(ArgumentError, match=r"holds for all its ops, but 'later\.other' has its own"):
+        g.build(outputs=[out])
 
 
 def test_an_option_that_is_left_out_has_the_default_of_compat():
