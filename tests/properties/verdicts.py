@@ -14,6 +14,7 @@ from tests.oracle.legality import find_circle
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import POLICIES, Tally, codes_of, compare
 from tests.properties.plans import plan_of
+from tests.properties.written import write_shorter
 
 Document = Mapping[str, object]
 Kind = Literal["agreed", "rejected", "degenerate", "mismatch", "refused", "error"]
@@ -49,7 +50,10 @@ class Verdict:
 
 
 def judge(document: Document, policies: Sequence[str] = POLICIES) -> Verdict:
-    """Compile a document under every policy, run what came of it, and compare it with the oracle."""
+    """Compile a document under every policy, run what came of it, and compare it with the oracle.
+
+    What is compiled is written shorter, with expressions and blocks; the oracle is given what these mean.
+    """
     tally = Tally()
     try:
         return _judge(document, policies, tally)
@@ -60,16 +64,17 @@ def judge(document: Document, policies: Sequence[str] = POLICIES) -> Verdict:
 
 
 def _judge(document: Document, policies: Sequence[str], tally: Tally) -> Verdict:
-    plans = [_plan(document, policy) for policy in policies]
+    spec, shorter = load(json.dumps(document) + "\n"), write_shorter(document)
+    plans = [_plan(shorter, policy) for policy in policies]
     made = [plan for plan in plans if isinstance(plan, Plan)]
     if len(made) < len(plans):
         codes = sorted({plan for plan in plans if isinstance(plan, str)})
-        is_expected = not made and codes == [EXPECTED] and find_circle(load(json.dumps(document) + "\n"))
+        is_expected = not made and codes == [EXPECTED] and find_circle(spec)
         return Verdict(kind="rejected" if is_expected else "refused", what=", ".join(codes))
-    circle = find_circle(made[0].spec)
+    circle = find_circle(spec)
     if circle:
         return Verdict(kind="mismatch", what=f"compiled, though there is no order: {' -> '.join(circle)}")
-    mismatch = compare(made[0].spec, made, tally)
+    mismatch = compare(spec, made, tally)
     return Verdict(kind="mismatch" if mismatch else "agreed", what=mismatch, executed=tally.executed, same=tally.same)
 
 
