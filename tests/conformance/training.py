@@ -20,8 +20,6 @@ from tests.conformance.scenario import Batch, Scenario
 from tests.suite.graphs import rewriting
 
 STEPS = 20
-DEAR = ("gan-digits", "mean-teacher", "simclr", "stylegan2-factors", "stylegan2-lazy")
-"""To rewrite their graphs takes longer than all else; the long set does in float32."""
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -39,10 +37,9 @@ class Record:
 def train(scenario: Scenario, backend: str, dtype: str = "float64") -> Record:
     """Take twenty steps, an epoch's end and the other modes amid them; return what came of it.
 
-    Graphs of the examples are rewritten by TensorFlow, as users run them; in float64 not those of the dear ones.
+    Graphs of the examples are rewritten by TensorFlow, as users run them.
     """
-    is_example = isinstance(scenario.source, Path) and "examples" in scenario.source.parts
-    is_rewritten = backend == "tensorflow" and is_example and (dtype == "float32" or scenario.name not in DEAR)
+    is_rewritten = backend == "tensorflow" and isinstance(scenario.source, Path) and "examples" in scenario.source.parts
     with rewriting() if is_rewritten else nullcontext():
         return take_steps(scenario, backend, dtype)
 
