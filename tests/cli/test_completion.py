@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.cli import main
 from runtime.train.run_folder import write_record
 from tests.runtime.runs.test_record import RECORD
 
@@ -81,15 +82,29 @@ CASES = {
 }
 
 
+ASKED = ("plan two.yaml --order l", "check sp", "explain broken.yaml ")
+"""What a shell completes, in a process for each; the command itself is asked for the others."""
+
+
 def test_bash_completes(place):
     function = "$(complete -p stepgraph | sed 's/.*-F \\([^ ]*\\).*/\\1/')"
     lines = ["source <(stepgraph --show-completion)"]
-    for words in CASES:
+    for words in ASKED:
         listed = " ".join(f"'{word}'" for word in words.split(" "))
         lines += [f"COMP_WORDS=(stepgraph {listed}); COMP_CWORD={len(words.split(' '))}; {function} stepgraph"]
         lines += ['echo "${COMPREPLY[*]}"']
     found = [line.split() for line in shell("bash", "\n".join(lines)).splitlines()]
-    assert dict(zip(CASES, found, strict=True)) == CASES
+    assert dict(zip(ASKED, found, strict=True)) == {words: CASES[words] for words in ASKED}
+
+
+@pytest.mark.parametrize("words", [words for words in CASES if words not in ASKED])
+def test_the_command_answers_what_bash_asks(place, words, monkeypatch, capsys):
+    monkeypatch.setenv("_STEPGRAPH_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"stepgraph {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" "))))
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    assert capsys.readouterr().out.split() == CASES[words]
 
 
 def test_it_is_installed_for_bash(place):

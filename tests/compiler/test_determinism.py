@@ -51,7 +51,7 @@ def run(script: str, *arguments: str, seed: int) -> bytes:
     return subprocess.run(command, env=environment, capture_output=True, check=True, cwd=ROOT).stdout
 
 
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", [1, 31337])
 def test_plans_are_the_same_bytes_for_every_hash_seed(seed):
     files = sorted(str(path) for path in PROGRAMS.glob("*.yaml"))
     assert run(SHOW, *files, seed=seed) == plans_of_seed_zero(tuple(files))
@@ -68,7 +68,7 @@ def plans_of_seed_zero(files: tuple[str, ...]) -> bytes:
 
 
 def test_errors_are_the_same_bytes_for_every_hash_seed():
-    texts = {run(WRONG, CYCLES, seed=seed) for seed in range(5)}
+    texts = {run(WRONG, CYCLES, seed=seed) for seed in range(3)}
     assert len(texts) == 1
     assert b"E-CYCLE" in texts.pop()
 

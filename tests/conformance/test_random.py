@@ -7,18 +7,17 @@ import pytest
 from tests.conformance.execution import TensorFlowExecution
 from tests.conformance.random_specs import Tally, compare, plans_of, running, try_specs
 
-COUNT, PARTS = 12, 1
-LUCK = 3
-"""So many fewer than their share may agree among the few of a part, by chance."""
+SEEDS, LUCK = range(1, 11), 2
+"""Without the first, as large as three others; so many may not be judged. The long set tries more, that one too."""
 TRACED = 10
 """One spec in so many runs as graphs: to trace one takes as long as twenty steps without."""
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_random_specs_agree_on_both_backends_and_with_the_oracle(part: int) -> None:
-    tally: Tally = try_specs(range(part, COUNT, PARTS), graphs=TRACED)
+def test_random_specs_agree_on_both_backends_and_with_the_oracle() -> None:
+    tally: Tally = try_specs(SEEDS, graphs=TRACED)
     assert tally.mismatches == []
-    assert tally.agreed >= 0.8 * COUNT / PARTS - LUCK
+    assert tally.agreed >= len(SEEDS) - LUCK
+    assert tally.as_graphs == 1
 
 
 def test_a_step_that_moves_a_weight_by_a_little_more_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

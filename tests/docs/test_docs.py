@@ -19,6 +19,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from doctest import ELLIPSIS, OutputChecker
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ from graphspec.read.interpolation import interpolate
 from graphspec.read.scalars import resolve
 from graphspec.read.source import read_document
 from runtime.cli import execute
+from tests.docs.forks import forking
 from tests.suite.imports import FRAMEWORKS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,12 +117,14 @@ def test_parts_are_marked_in_the_pages_about_the_language():
     assert [block.place for block in parts if block.mark != "fragment"] == []
 
 
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 def start_process(arguments, folder):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
-        env=environment,
+        env=ENVIRONMENT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -129,43 +133,43 @@ def start_process(arguments, folder):
     return done.returncode, done.stdout
 
 
-def run_command(line, folder):
+def run_command(line, folder, start):
     """Run a line of a console in a folder and return its exit code with all it prints."""
     program, *arguments = shlex.split(line, comments=True)
     if program == "python":
-        return start_process(arguments, folder)
+        return start(arguments, folder)
     assert program == "stepgraph", line
     if "--allow" in arguments:  # it imports a models.py, which the next page's is not
-        return start_process(["-c", "from runtime.cli import main; main()", *arguments], folder)
+        return start(["-c", "from runtime.cli import main; main()", *arguments], folder)
     printed = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         code = execute(arguments)
     return code, printed.getvalue()
 
 
-def check_console(block, folder):
+def check_console(block, folder, start):
     for piece in re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]:
         line, _, shown = piece.partition("\n")
-        code, printed = run_command(line, folder)
+        code, printed = run_command(line, folder, start)
         same = OutputChecker().check_output(shown.rstrip() + "\n", printed.rstrip() + "\n", ELLIPSIS)
         assert same, f"{block.place}: $ {line}\n{printed}"
         assert code == int(line.startswith("stepgraph") and "error[" in shown), f"{block.place}: $ {line}"
 
 
-def check_commands(block, folder):
+def check_commands(block, folder, start):
     for line in block.body.splitlines():
         if line.startswith("stepgraph "):
             short = re.sub(r"^stepgraph run [^#]*", r"\g<0> --steps 2 ", line)
-            code, printed = run_command(short, folder)
+            code, printed = run_command(short, folder, start)
             assert code == 0, f"{block.place}: {line}\n{printed}"
 
 
-def run_programs(page, folder):
+def run_programs(page, folder, start):
     """Run the python blocks of a page as one program, with the files that it shows beside it."""
     programs = [block for name, block in BLOCKS if name == page and block.language == "python"]
     blocks = [block for block in programs if not find_file(block) and block.mark != "emitted"]
     if blocks:
-        code, printed = start_process(["-c", "\n".join(block.body for block in blocks)], folder)
+        code, printed = start(["-c", "\n".join(block.body for block in blocks)], folder)
         assert code == 0, f"{blocks[0].place}: {printed}"
 
 
@@ -186,19 +190,37 @@ def find_frameworks(page):
     return needed | ({"torch"} if runs and "tensorflow" not in needed else set())
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, id=page.name, marks=pytest.mark.needs(*find_frameworks(page))) for page in PAGES],
-)
-def test_what_a_page_shows_is_what_happens(page, tmp_path):
+@pytest.fixture(scope="module")
+def forks(tmp_path_factory):
+    """Return what runs programs in forks of a process that has imported the frameworks."""
+    output = tmp_path_factory.mktemp("forks") / "output.txt"
+    with forking(env=ENVIRONMENT) as started:
+        yield lambda arguments, folder: started.run(arguments, folder, output)
+
+
+FORKED = frozenset({"torch", "tensorflow"})
+"""The frameworks that the forked process has imported."""
+
+
+def mark(page):
+    """Return a page as a parameter: what it needs, and that one worker has the process that others are forked from."""
+    needed = find_frameworks(page)
+    marks = [pytest.mark.needs(*needed), *([pytest.mark.xdist_group("pages")] if needed & FORKED else [])]
+    return pytest.param(page, id=page.name, marks=marks)
+
+
+@pytest.mark.parametrize("page", [mark(page) for page in PAGES])
+def test_what_a_page_shows_is_what_happens(page, tmp_path, request):
+    is_forked = find_frameworks(page) & FORKED and all(map(find_spec, FORKED)) and page.name != "README.md"
+    start = request.getfixturevalue("forks") if is_forked else start_process  # of README, as its reader does
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     for name, block in BLOCKS:
         if name == page:
-            follow(block, tmp_path)
-    run_programs(page, tmp_path)
+            follow(block, tmp_path, start)
+    run_programs(page, tmp_path, start)
 
 
-def follow(block, folder):
+def follow(block, folder, start):
     """Do in a folder what a reader of a block would do."""
     file = find_file(block)
     if file is not None:
@@ -206,9 +228,9 @@ def follow(block, folder):
     elif block.mark == "emitted":
         assert block.body in (folder / "step.py").read_text(encoding="utf-8"), block.place
     elif block.language == "console":
-        check_console(block, folder)
+        check_console(block, folder, start)
     elif not block.language:
-        check_commands(block, folder)
+        check_commands(block, folder, start)
 
 
 def find_anchors(page):

@@ -3,53 +3,28 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.docs.forks import Forks, forking
 from tests.docs.how_to import PAGES, ROOT, StaleError, apply_hunks, apply_page, copy_files, read_blocks, read_hunks
 
 COPIED = ("graphspec", "compiler", "runtime")
-RUNNER = """
-import os, runpy, signal, sys, traceback
-import tensorflow, torch, torch._dynamo
-
-for folder in map(str.rstrip, sys.stdin):
-    child = os.fork()
-    if child == 0:
-        signal.alarm(300)
-        os.chdir(folder)
-        sys.path.insert(0, folder)
-        output = os.open("output.txt", os.O_WRONLY | os.O_CREAT)
-        os.dup2(output, 1), os.dup2(output, 2)
-        try:
-            runpy.run_path("program.py")
-        except BaseException:
-            traceback.print_exc()
-            sys.stderr.flush()
-            os._exit(1)
-        os._exit(0)
-    print(os.waitpid(child, 0)[1], flush=True)
-"""
-"""Runs the program in every folder that it is told, in a process of its own; the frameworks are imported only once."""
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[subprocess.Popen[str]]:
-    """Return a process of the runner."""
-    command = [sys.executable, "-W", "error", "-c", RUNNER]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-        process.stdin.close()
+def forks() -> Iterator[Forks]:
+    """Return what runs programs; a warning is an error in them."""
+    with forking("-W", "error") as started:
+        yield started
 
 
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.xdist_group("how-to")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_diff_of_a_page_applies_and_its_program_runs(page: Path, workdir: Path, runner) -> None:
+def test_the_diff_of_a_page_applies_and_its_program_runs(page: Path, workdir: Path, forks: Forks) -> None:
     blocks = read_blocks(page)
     assert blocks.keys() == {"diff", "python"}
     for name in COPIED:
@@ -57,8 +32,8 @@ def test_the_diff_of_a_page_applies_and_its_program_runs(page: Path, workdir: Pa
     copy_files([old for old, _, _ in read_hunks(blocks["diff"]) if old], workdir)
     apply_page(page, workdir)
     Path("program.py").write_text(blocks["python"], encoding="utf-8")
-    print(workdir, file=runner.stdin, flush=True)
-    assert runner.stdout.readline() == "0\n", Path("output.txt").read_text(encoding="utf-8")
+    code, printed = forks.run(["program.py"], workdir, workdir / "output.txt")
+    assert code == 0, printed
 
 
 def test_contributors_are_sent_to_every_page() -> None:

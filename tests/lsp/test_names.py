@@ -253,13 +253,16 @@ def test_an_escape_inside_of_an_expression_is_refused(editor):
         editor.rename("escape.yaml", "  goal:", "aim", 3)
 
 
-@pytest.mark.parametrize("name", ["sac/sac.yaml", "gan-digits/gan-digits.yaml", "stylegan2-lazy/stylegan2-lazy.yaml"])
-def test_a_plan_with_another_name_is_the_same_plan(name):
+@pytest.mark.parametrize(
+    ("name", "stride"),
+    [("sac/sac.yaml", 1), ("gan-digits/gan-digits.yaml", 1), ("stylegan2-lazy/stylegan2-lazy.yaml", 3)],
+)
+def test_a_plan_with_another_name_is_the_same_plan(name, stride):
     path = ROOT / "examples" / name
     snapshot = Snapshot(path=path, text=path.read_text(), opened={})
     told = snapshot.findings.plan.text()
     refused = []
-    for symbol, declared in snapshot.names.declared.items():
+    for symbol, declared in [*snapshot.names.declared.items()][::stride]:
         span = declared.span
         at = snapshot.source.offset(span.line, span.column)
         try:

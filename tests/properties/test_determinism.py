@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SEEDS = ("0", "1", "42", "31337", "4294967295")
+SEEDS = ("0", "42", "4294967295")
 
 
-def test_five_hash_seeds_give_the_same_plans_and_sources():
+def test_hash_seeds_give_the_same_plans_and_sources():
     command = [sys.executable, "-m", "tests.properties.fingerprints", "6"]
     running = [
         subprocess.Popen(

@@ -6,11 +6,14 @@ from tests.properties.necessity import Ground, undo_deferrals, undo_retains
 from tests.properties.plans import plan_of
 from tests.properties.special_overflow import OVERFLOWING
 
+SEEDS = range(1, 12)
+"""Without the first, which has as much to undo as all of these together; the long set begins with it."""
+
 
 def test_every_deferral_is_needed():
-    found = undo_deferrals(range(15))
+    found = undo_deferrals(SEEDS)
     assert found.needless == []
-    assert found.raised + found.changed > 10
+    assert found.raised + found.changed > 15
     assert found.raised + found.changed + found.planted > 0.6 * (found.tried - found.unmet)
 
 
@@ -24,7 +27,7 @@ def test_every_verdict_that_is_awaited_is_needed():
 
 
 def test_every_retained_graph_is_needed():
-    found = undo_retains(range(8))
+    found = undo_retains(SEEDS)
     assert found.needless == []
     assert found.changed == 0
-    assert found.raised > 5
+    assert found.raised > 15

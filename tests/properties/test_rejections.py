@@ -10,6 +10,9 @@ from tests.properties.plans import plan_of
 from tests.properties.rejections import MISTAKES, random_rejected, sound_pair
 from tests.properties.specs import random_spec
 
+COUNT, EACH = 150, 2
+"""Of so many specs with a mistake, those with the same one are tried so often."""
+
 
 def codes(document: dict) -> set[str]:
     try:
@@ -21,8 +24,10 @@ def codes(document: dict) -> set[str]:
 
 def test_a_mistake_in_a_random_spec_is_told_by_its_code_alone():
     tried: Counter[str] = Counter()
-    for seed in range(150):
+    for seed in range(COUNT):
         document, mistake = random_rejected(Random(seed))
+        if tried[mistake] == EACH:
+            continue
         expected = mistake.partition(" ")[0]
         found, others = codes(document), codes(without(document, random_spec(Random(seed))))
         if found == {"E-TWO-VERSIONS"} == others or (expected, found) == ("E-TWO-VERSIONS", {"E-SKIP-SCOPE"}):

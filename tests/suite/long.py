@@ -37,7 +37,7 @@ def make_parts(folder: Path) -> Mapping[str, tuple[str, ...]]:
         "soak": ("-m", "tests.properties.soak", *soak),
         "needed-on-torch": ("-m", "tests.properties.necessity", "100"),
         "other-rule": ("-m", "tests.properties.contiguous", "60"),
-        "both-backends": ("-m", "tests.conformance.random_specs", "230", "--first", "20"),
+        "both-backends": ("-m", "tests.conformance.random_specs", "250"),
         "needed-on-tensorflow": ("-m", "tests.conformance.necessity", "40"),
         "float32": ("-m", "pytest", "-q", "tests/conformance/test_backends.py", "-k", "float32"),
         "kills": ("-m", "tests.resilience", "15"),
