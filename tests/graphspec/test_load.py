@@ -159,9 +159,9 @@ def test_a_precision_that_says_the_default_is_allowed(small, find):
 
 
 def test_data_sources_are_built_in_or_classes(small):
-    text = "data: {train: {source: digits, batch: 8}, test: {class: my.data:Set, batch: 2, args: {n: 3}}}\n"
+    text = "data: {train: {source: npz, path: a.npz, batch: 8}, test: {class: my.data:Set, batch: 2, args: {n: 3}}}\n"
     data = load(small(more=text)).data
-    assert (data["train"].source, data["train"].class_path) == ("digits", None)
+    assert (data["train"].source, data["train"].class_path) == ("npz", None)
     assert (data["test"].source, data["test"].class_path) == ("class:my.data:Set", "my.data:Set")
     assert (data["train"].drops_last("train"), data["test"].drops_last("test")) == (True, False)
 

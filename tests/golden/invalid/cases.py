@@ -156,6 +156,20 @@ NAMES = (
         "gradient_sets.yaml",
         {"GS117 11:31": "the calls `add`", "GS122 12:19": "`wrt: other`", "GS117 13:34": "a `gradient` op"},
     ),
+    check(
+        "digits.yaml",
+        {
+            "GS223 14:3": "`columns: {weight: ...}`",
+            "GS228 14:3": "`args: {flatten: true}`",
+            "GS223 14:48": "did you mean 'image'?",
+            "GS229 15:62": "leave it out",
+            "GS229 15:74": "remove it",
+            "GS229 15:99": "did you mean 'range'?",
+            "GS227 16:34": "`drop_last: false`",
+            "GS229 16:72": "`true` gives rows",
+            "GS229 16:82": "`range: [-1, 1]`",
+        },
+    ),
     check("random_shape.yaml", {"GS121 7:31": "did you mean 'batch'?"}),
 )
 """Documents whose names or references are wrong."""

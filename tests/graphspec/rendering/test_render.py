@@ -227,7 +227,7 @@ def field(line, path):
     ],
 )
 def test_defaults_that_follow_from_the_rest_are_written_out(path, value):
-    sets = "data: {train: {source: digits, batch: 2}, test: {source: digits, batch: 2}}\n"
+    sets = "data: {train: {source: npz, path: x.npz, batch: 2}, test: {source: npz, path: y.npz, batch: 2}}\n"
     run = "run: {eval: {}, best: {metric: hits}, checkpoint: 500 steps}\n"
     assert field(sets + run, path) == value
 
