@@ -26,6 +26,7 @@ ELSEWHERE = {
     "GS227": "graphspec",
     "GS228": "graphspec",
     "GS229": "graphspec",
+    "GS230": ("graphspec", "compiler"),  # a name, and a shape, of a value that the run shows
     "GS275": "graphspec",  # arguments of the Python functions of every layer
 }
 """Codes that another layer gives than the range says, or gives too."""

@@ -45,6 +45,7 @@ ops:
   y: {forward: net, inputs: x}
   error: {loss: mse, inputs: [y, 0.0]}
   learn: {update: net, loss: error, clip: {norm: 1.0}}
+outputs: [error, y]
 data: {train: {source: npz, path: x.npz, batch: 8}}
 run: {steps: 100, images: {value: y}}
 """

@@ -130,7 +130,7 @@ def test_an_empty_spec_misses_its_name_and_ops(find):
         ("run: {stop: {metric: a, patience: «0»}}", "GS044"),
         ("run: {check_data: «yes»}", "GS041"),
         ("run: {steps: «0»}", "GS044"),
-        ("run: {images: {value: out, every: «often»}}", "GS050"),
+        ("outputs: [err, out]\nrun: {images: {value: out, every: «often»}}", "GS050"),
         ("data: {train: {source: «digit», batch: 1}}", "GS043"),
         ("data: {«train»: {source: csv, batch: 1}}", "GS053"),
         ("data: {train: {source: csv, path: a.csv, batch: 1, columns: {x: «[]»}}}", "GS044"),

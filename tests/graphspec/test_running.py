@@ -31,7 +31,7 @@ def test_an_evaluation_comes_at_the_end_of_every_epoch_if_nothing_else_is_said(s
 
 @pytest.mark.parametrize("every", ["3 steps", "2 epochs", "5 updates", "1k samples", "0.1 run"])
 def test_pictures_come_in_every_unit(small, every):
-    assert load(small(more=f"run: {{images: {{value: out, every: {every}}}}}\n"))
+    assert load(small(more=f"outputs: [err, out]\nrun: {{images: {{value: out, every: {every}}}}}\n"))
 
 
 @pytest.mark.parametrize(

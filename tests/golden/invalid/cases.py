@@ -220,6 +220,8 @@ STEPS = (
         {"E-DEFER 14:56": "remove `defer: never`"},
         ("explain", "defer_never.yaml", "step_there"),
     ),
+    check("images_not_returned.yaml", {"GS230 11:33": "add 'rows' to `outputs`"}),
+    check("images_of_rows.yaml", {"GS230 11:33": "`reshape` gives rows of pixels"}),
     check("absent_value.yaml", {"E-ABSENT 7:43": "on the update that needs it"}),
     check("clocks.yaml", {"E-CLOCKS 10:55": "a small common multiple"}),
     check("other_backend.yaml", {"E-BACKEND 5:16": "add `torch: pkg.mod:Name`", "E-BACKEND 8:3": "another backend"}),

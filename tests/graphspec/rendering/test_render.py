@@ -157,7 +157,7 @@ def test_every_number_does(number):
 
 @pytest.mark.parametrize("count", ["0.1234567", "1e-7", "0.125", "1"])
 def test_a_share_of_the_run_keeps_all_its_digits(count):
-    text = SHORT.format(name="a") + f"run: {{images: {{value: z, every: {count} run}}}}\n"
+    text = SHORT.format(name="a") + f"outputs: z\nrun: {{images: {{value: z, every: {count} run}}}}\n"
     spec = load(text.replace("1e-7", "0.0000001"))
     again = load(render(spec))
     assert spec.run.images is not None
