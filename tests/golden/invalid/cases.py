@@ -98,6 +98,15 @@ FIELDS = (
         "unknown_variable.yaml", {"GS030 4:30": "did you mean 'latent'?", "GS032 6:60": "expressions are for `vars`"}
     ),
     check(
+        "wrong_variable.yaml",
+        {
+            "GS113 3:12": "`${lr}` is used at 4 places where it does not fit",
+            "GS113 3:25": "wrong_variable.yaml:6:25, wrong_variable.yaml:7:25",
+            "GS110 3:34": "did you mean 'mse'?",
+            "GS103 12:20": "fix the name",
+        },
+    ),
+    check(
         "override.yaml",
         {
             "GS037 1:12": "did you mean 'optimizer'?",
