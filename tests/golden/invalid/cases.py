@@ -191,6 +191,13 @@ STEPS = (
         "shape_mismatch.yaml",
         {"E-SHAPE 5:62": "add `flatten`", "E-SHAPE 8:19": "a smaller kernel", "E-SHAPE 16:36": "`reshape` one of them"},
     ),
+    check(
+        "paired_rows.yaml",
+        {
+            "E-SHAPE 11:34": "9:26, where `mul` pairs [batch] with [batch, 1]",
+            "E-SHAPE 15:30": "14:3, where `mul` pairs [batch, 1] with [batch]: `reshape`",
+        },
+    ),
     check("one_model_two_inputs.yaml", {"E-SHAPE 8:38": "declare a second model"}),
     check("loss_with_rows.yaml", {"E-SHAPE 10:30": "take its mean", "E-SHAPE 13:38": "take its mean"}),
     check(
