@@ -40,6 +40,14 @@ def find_image_role(spec: GraphSpec) -> str:
     return written or "train"
 
 
+def find_unread(spec: GraphSpec) -> tuple[str, ...]:
+    """Return the sets of data that no run reads: a command alone evaluates on them."""
+    read = {"train", *find_recomputed(spec).values()}
+    read |= {find_role(spec)} if spec.run.eval is not None else set()
+    read |= {find_image_role(spec)} if spec.run.images is not None else set()
+    return tuple(role for role in spec.data if role not in read)
+
+
 def find_image_mode(spec: GraphSpec) -> ModeName | None:
     """Return the mode other than train that makes the value of `run.images`; None where only training makes it."""
     if spec.run.images is None:
