@@ -90,6 +90,7 @@ CALLS: Mapping[str, Callee] = {
     "slice": Callee(path="cut", fills={"start": 0}, implied={"axis": 1}),
     "gather": Callee(path="torch.gather", first=("axis",), fills={"axis": 1}),
     "reshape": Callee(path="torch.reshape", positional=("shape",)),
+    "expand": Callee(path="torch.Tensor.expand", positional=("shape",)),
     "permute": Callee(path="torch.permute", positional=("dims",)),
     "roll": Callee(path="torch.roll", positional=("shifts",), keywords={"axis": "dims"}, fills={"axis": -1}),
     "pad": Callee(path="F.pad", positional=("pad",), keywords=MODE, implied={"mode": "constant", "value": 0.0}),
