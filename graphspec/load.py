@@ -19,7 +19,7 @@ from graphspec.expand.formulas import expand_formulas, fold_numbers
 from graphspec.expand.includes import include_files
 from graphspec.expand.phases import apply_phases
 from graphspec.limits import Limits
-from graphspec.read.interpolation import interpolate
+from graphspec.read.interpolation import interpolate, join_uses
 from graphspec.read.overrides import override
 from graphspec.read.source import Document, read_document
 
@@ -73,7 +73,7 @@ def check_document(document: Document) -> tuple[GraphSpec | None, tuple[Diagnost
         spec = GraphSpec.read(document)
     except ValidationError as error:
         problems = (*explain_validation(error, document, GraphSpec), *check_rest(document, error))
-        return None, sort_diagnostics(dict.fromkeys(problems))
-    diagnostics = validate(spec)
+        return None, sort_diagnostics(join_uses(dict.fromkeys(problems), document))
+    diagnostics = sort_diagnostics(join_uses(validate(spec), document))
     has_errors = any(diagnostic.severity == "error" for diagnostic in diagnostics)
     return None if has_errors else spec, diagnostics

@@ -37,6 +37,8 @@ _SYNONYMS = {
     "view": "reshape",
     "squeeze": "reshape",
     "unsqueeze": "reshape",
+    "broadcastto": "expand",
+    "tile": "expand",
 }
 """What other libraries call what has another name here."""
 

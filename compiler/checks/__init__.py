@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from compiler.checks.derived import check_derived_calls
-from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect
+from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect, check_shown
 from compiler.checks.gradients import check_bootstrap, check_left_targets, check_targets, check_terms
 from compiler.checks.micro_batches import check_counts, check_summed
 from compiler.checks.missing_terms import check_datasets, check_evaluated, check_lazy
@@ -43,6 +43,7 @@ MODE_CHECKS: tuple[Callable[[ModeGraph], Iterable[Diagnostic]], ...] = (
     check_targets,
     check_bootstrap,
     check_no_effect,
+    check_shown,
     check_counts,
     check_summed,
     check_lazy,

@@ -1,4 +1,4 @@
-"""Checks of what has no effect: W-NO-EFFECT, W-DEAD, `defer: never` where it cannot be."""
+"""Checks of what has no effect: W-NO-EFFECT, W-DEAD, `defer: never` where it cannot be, values that are no images."""
 
 from __future__ import annotations
 
@@ -19,11 +19,30 @@ from compiler.timing.curves import check_scheduled, check_schedules
 from compiler.timing.phases import check_phases
 from compiler.timing.resolve import Timed, apply_pace, check_resets
 from compiler.timing.units import Pace, assume_pace
+from compiler.types.dimension import format_shape
 from graphspec.analysis.scope import find_expression
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, CopyOp, EmaOp, LossOp, MetricOp, TransformOp, UpdateOp
 from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
 from graphspec.diagnostics import Diagnostic, Span
+
+
+def check_shown(graph: ModeGraph) -> Iterator[Diagnostic]:
+    """Yield GS230 for a value of `run.images` whose shape is known and is not that of images."""
+    images = graph.spec.run.images
+    value = None if images is None else graph.values.get(images.value)
+    shape = None if value is None else value.type.shape
+    if images is None or shape is None:
+        return
+    channels = shape[1] if len(shape) == 4 else 1
+    if len(shape) not in (3, 4) or (isinstance(channels, int) and channels not in (1, 3)):
+        yield Diagnostic(
+            code="GS230",
+            message=f"'{images.value}' has the shape {format_shape(shape)}, which is not a row of images",
+            span=graph.spec.span("run", "images", "value"),
+            help="images are [n, height, width] or [n, channels, height, width] with 1 or 3 channels; `reshape` gives "
+            "rows of pixels such a shape",
+        )
 
 
 def check_no_effect(graph: ModeGraph) -> Iterator[Diagnostic]:

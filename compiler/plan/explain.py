@@ -15,6 +15,7 @@ from compiler.passes.policies import POLICIES, Policy
 from compiler.passes.schedule import is_update
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.formula import Lines
+from compiler.plan.left_out import find_absence
 from compiler.plan.text import cells_of, flags_of
 from compiler.plan.turns import describe_turns
 from graphspec.declare.library import RANDOMS
@@ -67,7 +68,8 @@ def explain_op(plan: CompiledStep, op: str) -> str:
                 said += [_list_defaults(instruction)] if isinstance(instruction, Random) else []
                 said += [NEEDLESS] if any(_stops_nothing(graph, part) for part in parts) else []
                 sentences += [f"  {sentence}" for sentence in said]
-        explained.setdefault(tuple(sentences) or ("does not run",), []).append(function)
+        why = "" if sentences else find_absence(plan.spec, op, graph.mode)
+        explained.setdefault(tuple(sentences) or (f"does not run{why and f': it {why}'}",), []).append(function)
     for said, functions in explained.items():
         places: list[str] = []
         for function in functions:

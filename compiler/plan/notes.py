@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from compiler.checks.effects import find_idle
 from compiler.facts.models import ModelFacts, find_used_models, find_used_states
 from compiler.ir.instructions import Counted
+from graphspec.analysis.evaluation import find_role, find_unread
 from graphspec.declare.graph import GraphSpec
 
 
@@ -23,4 +24,9 @@ def find_notes(spec: GraphSpec, models: Mapping[str, ModelFacts], counted: Mappi
     used, known = find_used_models(spec), find_used_states(spec)
     notes += [f"no op uses model '{name}': it is not built" for name in spec.models if name not in used]
     notes += [f"no op uses state '{name}': it is not built" for name in spec.state if name not in known]
+    for role in find_unread(spec):
+        command = "stepgraph eval" if role == find_role(spec) else f"stepgraph eval --data {role}"
+        notes.append(
+            f"a run does not read data '{role}', only `{command}` does: write `run: {{eval: {{data: {role}}}}}`"
+        )
     return (*notes, *find_idle(spec))

@@ -13,6 +13,7 @@ from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.folds import PlanLine, find_hidden, group_iterations
 from compiler.plan.formula import Lines, find_lines
+from compiler.plan.left_out import list_left_out
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.settings import find_groups, format_group, format_optimizer
 from compiler.plan.timetable import describe_moments, find_applied, find_schedules, format_entry
@@ -74,6 +75,7 @@ def list_details(plan: CompiledStep, mode: str) -> dict[str, list[str]]:
         for entry in find_schedules(program, mode)
     )
     details: dict[str, Iterable[str]] = {
+        "left out": list_left_out(plan, mode),
         "optimizers": map(format_optimizer, find_applied(program, mode)),
         "overflow": describe_overflow(plan, mode),
         "groups": map(format_group, find_groups(program, mode)),
@@ -163,7 +165,8 @@ def _find_rows(plan: CompiledStep, function: Function) -> Iterator[Row]:
             yield Row(kind="repeat", text=fold.text, notes=fold.writes, number=at + 1)
     unseen = {each.id for at in hidden for each in described[at][1].instructions}
     decisions = [each for each in graph.decisions if each.code in SHOWN and each.node not in unseen]
-    if not any(decision.code == "DEFER" for decision in decisions):
+    writes = any(each.active for each in plan.program.mode(function.mode).functions)
+    if writes and not any(decision.code == "DEFER" for decision in decisions):
         yield Row(kind="", text="no update is deferred")
     yield from (Row(kind=decision.code, text=decision.text) for decision in decisions)
 

@@ -60,12 +60,37 @@ def reshape(use: FunctionUse) -> tuple[TensorType, ...]:
     `batch` in it is the size of the leading axis, which then has to be that of the batch.
     """
     tensor, target = use.tensor(0), use.options.sizes("shape")
-    if BATCH in target and tensor.shape is not None and tensor.shape[:1] != (BATCH,):
-        expected = f"a value whose first axis is `{BATCH}`, as `shape: {format_shape(target)}` says"
-        raise use.wrong_input(0, f"shape {tensor}", expected, "write -1 in its place")
+    _require_batch(use, target)
     if tensor.shape is None:
         return (TensorType(None if -1 in target else target, tensor.dtype),)
     return (TensorType(fill_reshape(tensor.shape, target, ("args", "shape")), tensor.dtype),)
+
+
+def expand(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type expand: ``shape`` has a size for every axis; -1 keeps it, any other is one that it has, or replaces 1."""
+    tensor, target = use.tensor(0), use.options.sizes("shape")
+    _require_batch(use, target)
+    shape, whole = tensor.shape, format_shape(target)
+    if any(isinstance(size, int) and size < 1 and size != -1 for size in target):
+        raise use.wrong_option("shape", f"`shape: {whole}`", "sizes from 1 up, or -1 for those that stay")
+    if shape is None:
+        return (TensorType(None if -1 in target else target, tensor.dtype),)
+    if len(target) != len(shape):
+        help = "new axes are made by a subscript, as in `x[:, :, None, None]`"
+        raise use.wrong_option("shape", f"`shape: {whole}`", f"a size for every axis of {format_shape(shape)}", help)
+    for axis, (old, new) in enumerate(zip(shape, target, strict=True)):
+        if new not in (-1, old) and isinstance(old, int) and old != 1:
+            expected = f"{old} or -1 for axis {axis} of {format_shape(shape)}"
+            raise use.wrong_option("shape", f"`{new}` in `shape`", expected, "axes of size 1 are repeated, no others")
+    return (TensorType(tuple(old if new == -1 else new for old, new in zip(shape, target, strict=True)), tensor.dtype),)
+
+
+def _require_batch(use: FunctionUse, target: Sequence[Dimension]) -> None:
+    """Refuse `batch` in a shape for a value whose leading axis is not that of the batch."""
+    tensor = use.tensor(0)
+    if BATCH in target and tensor.shape is not None and tensor.shape[:1] != (BATCH,):
+        expected = f"a value whose first axis is `{BATCH}`, as `shape: {format_shape(tuple(target))}` says"
+        raise use.wrong_input(0, f"shape {tensor}", expected, "write -1 in its place")
 
 
 def permute(use: FunctionUse) -> tuple[TensorType, ...]:

@@ -46,7 +46,7 @@ ADDITIVE = frozenset({"add", "sub"})
 SCALING = frozenset({"mul", "div", "neg"})
 LINEAR = frozenset(
     (
-        "neg", "mean", "sum", "cumsum", "reshape", "permute", "slice", "split", "subscript", "stop", "gather",
+        "neg", "mean", "sum", "cumsum", "reshape", "expand", "permute", "slice", "split", "subscript", "stop", "gather",
         "roll", "interpolate", "either",
     )
 )  # fmt: skip
@@ -105,6 +105,10 @@ class Called:
             first = shape[0] if isinstance(shape, tuple) else shape
             known = self.result.shape
             return any(self.axes) or not (first in (-1, BATCH) if known is None else has_batch(known[:1]))
+        if self.name == "expand":  # the axis of the batch keeps its size
+            sizes = self.options.get("shape")
+            sizes = sizes if isinstance(sizes, tuple) else (sizes,)
+            return any(not axis < len(sizes) or sizes[axis] not in (-1, BATCH) for axis in self.axes)
         if self.name == "matmul":
             if not self._keeps_rows():
                 return False

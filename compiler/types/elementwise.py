@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from compiler.ir.value import Constant, Dimension, Shape
 from compiler.types.call import FunctionUse
 from compiler.types.dimension import TensorType, format_shape, is_surely_incompatible, maximum
 from compiler.types.dtype import as_float, is_not_floating, promote
+
+
+def is_broadcast(shapes: Sequence[Shape], result: Shape) -> bool:
+    """Return whether a shape is what others broadcast to, and none of them."""
+    whole: Shape = ()
+    for shape in shapes:
+        pairs = zip_longest(reversed(whole), reversed(shape), fillvalue=1)
+        whole = tuple(reversed([maximum(left, right) for left, right in pairs]))
+    return whole == result and result not in shapes
 
 
 def broadcast(use: FunctionUse) -> Shape | None:

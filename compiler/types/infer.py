@@ -64,6 +64,7 @@ RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "subscript": arrangement.subscript,
     "gather": arrangement.gather,
     "reshape": arrangement.reshape,
+    "expand": arrangement.expand,
     "permute": arrangement.permute,
     "roll": arrangement.roll,
     "pad": arrangement.pad,

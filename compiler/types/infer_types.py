@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compiler.facts.models import ModelFacts, Observations, find_used_models
@@ -12,6 +12,7 @@ from compiler.ir.value import Argument, Constant, Ref, Scheduled, Shape
 from compiler.passes.order import sort_by_data
 from compiler.types.dimension import UNKNOWN, ShapeProblem, TensorType, format_shape
 from compiler.types.dtype import agree
+from compiler.types.elementwise import is_broadcast
 from compiler.types.infer import infer_call, is_open
 from compiler.types.layers import ResolvedLayers, resolve_layers
 from graphspec.declare.graph import GraphSpec
@@ -52,6 +53,12 @@ def _surely_differs(found: Shape, fixed: Shape) -> bool:
         size != other and not (isinstance(size, str) and any(mark in size for mark in ("(", "[", "//")))
         for size, other in zip(found, fixed, strict=True)
     )
+
+
+def _repeats(shape: Shape) -> bool:
+    """Return whether a free size stands twice in a shape."""
+    free = [size for size in shape if isinstance(size, str)]
+    return len(free) > len(set(free))
 
 
 SOME_NUMBER = 0.5
@@ -121,6 +128,8 @@ class _Walk:
     open: set[str] = field(default_factory=set[str])
     layers: dict[str, ResolvedLayers] = field(default_factory=dict[str, ResolvedLayers])
     problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    paired: dict[str, str] = field(default_factory=dict[str, str])
+    """Values in which a free size stands twice because an op paired shapes -> where that was, for a note."""
 
     def __post_init__(self) -> None:
         """Start from the declared inputs and states."""
@@ -159,6 +168,7 @@ class _Walk:
                         span_of(self.spec, instruction.op, field),
                         label="expected a single number",
                         help=f"take its mean or sum first: `call: mean, inputs: {instruction.loss}`",
+                        notes=self._find_pairings(instruction.loss),
                     )
                 for value, output in zip(instruction.values, instruction.value_outputs, strict=True):
                     self.types[output] = self.types.get(value, UNKNOWN)
@@ -203,17 +213,43 @@ class _Walk:
             subject = (
                 f"the expression of '{instruction.expr}'" if is_part else f"{instruction.family} '{instruction.op}'"
             )
-            self._report_shape(problem, span, subject)
+            names = (each.operand.name for each in instruction.arguments if isinstance(each.operand, Ref))
+            self._report_shape(problem, span, subject, notes=self._find_pairings(*names))
             return
         if name == "stack" and any(use.optional for use in instruction.uses):  # there are as many as iterations run
             (whole,) = results
             results = (whole if whole.shape is None else TensorType(("iterations", *whole.shape[1:]), whole.dtype),)
         self.types.update(zip(instruction.outputs, results, strict=False))
+        self._follow_pairing(instruction, operands)
         if instruction.family == "loss" and is_open(name, operands, options):
             self.open.add(instruction.op)
         if instruction.family == "loss" and instruction.reduction in (None, "mean") and name not in BY_SAMPLE:
             (every,) = infer_call(name, operands, options, reduction="none")
             self.elements[instruction.op] = every.shape
+
+    def _follow_pairing(self, instruction: Evaluate, operands: Sequence[TensorType | Constant]) -> None:
+        """Record where a value got a free size twice: `[batch, 1]` and `[batch]` make `[batch, batch]`."""
+        shapes = [each.shape for each in operands if isinstance(each, TensorType) and each.shape is not None]
+        for value in instruction.outputs:
+            shape = self.types[value].shape
+            if shape is None or not _repeats(shape):
+                continue
+            sources = (each.operand.name for each in instruction.arguments if isinstance(each.operand, Ref))
+            known = next((self.paired[each] for each in sources if each in self.paired), None)
+            if known is not None:
+                self.paired[value] = known
+            elif not any(map(_repeats, shapes)) and is_broadcast(shapes, shape):
+                span = span_of(self.spec, instruction.op)
+                met = " with ".join(dict.fromkeys(format_shape(each) for each in shapes if each))
+                where = f"at {span.place}" if span is not None else f"in '{instruction.op}'"
+                self.paired[value] = (
+                    f"{format_shape(shape)} arises {where}, where `{instruction.function.name}` pairs {met}: "
+                    "`reshape` one of those"
+                )
+
+    def _find_pairings(self, *names: str) -> tuple[str, ...]:
+        """Return the notes on values that are not as wide as was meant."""
+        return tuple(dict.fromkeys(self.paired[name] for name in names if name in self.paired))
 
     def _resolve(self, instruction: Forward, root: str, found: TensorType) -> ResolvedLayers | None:
         """Resolve the layers of a model for one call; the first call that can be resolved fixes the parameters."""
@@ -240,13 +276,17 @@ class _Walk:
         self.layers.setdefault(root, resolved)
         return resolved
 
-    def _report_shape(self, problem: ShapeProblem, span: Span | None, subject: str) -> None:
+    def _report_shape(
+        self, problem: ShapeProblem, span: Span | None, subject: str, notes: tuple[str, ...] = ()
+    ) -> None:
         """Report a shape that is certainly wrong."""
         message = f"{subject}: found {problem.found}, expected {problem.expected}"
-        self._report(message, span, label=f"expected {problem.expected}", help=problem.help)
+        self._report(message, span, label=f"expected {problem.expected}", help=problem.help, notes=notes)
 
-    def _report(self, message: str, span: Span | None, *, label: str, help: str) -> None:
-        self.problems.append(Diagnostic(code="E-SHAPE", message=message, span=span, label=label, help=help))
+    def _report(self, message: str, span: Span | None, *, label: str, help: str, notes: tuple[str, ...] = ()) -> None:
+        self.problems.append(
+            Diagnostic(code="E-SHAPE", message=message, span=span, label=label, help=help, notes=notes)
+        )
 
     def _type(self, argument: Argument) -> TensorType:
         """Return the type of an argument that is a value."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from graphspec.analysis.datasets import find_inputs
 from graphspec.analysis.modes import find_reaches
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MODES, EmaOp, LossOp, MetricOp, ModeName
@@ -39,6 +40,14 @@ def find_image_role(spec: GraphSpec) -> str:
     return written or "train"
 
 
+def find_unread(spec: GraphSpec) -> tuple[str, ...]:
+    """Return the sets of data that no run reads: a command alone evaluates on them."""
+    read = {"train", *find_recomputed(spec).values()}
+    read |= {find_role(spec)} if spec.run.eval is not None else set()
+    read |= {find_image_role(spec)} if spec.run.images is not None else set()
+    return tuple(role for role in spec.data if role not in read)
+
+
 def find_image_mode(spec: GraphSpec) -> ModeName | None:
     """Return the mode other than train that makes the value of `run.images`; None where only training makes it."""
     if spec.run.images is None:
@@ -60,6 +69,15 @@ def find_role_modes(spec: GraphSpec, role: str) -> frozenset[ModeName]:
     if role in find_recomputed(spec).values() or (role != "train" and (shown is None or role == find_role(spec))):
         modes.append("eval" if spec.run.eval is None else spec.run.eval.mode)
     return frozenset(modes)
+
+
+def find_batch_inputs(spec: GraphSpec, role: str, dataset: str | None) -> tuple[str, ...]:
+    """Return the inputs that the batches of a set of data must have; ``dataset`` is the data set of its batches.
+
+    Where a step takes several batches, each of them has the inputs that the last one has.
+    """
+    needed = find_inputs(spec, dataset, find_role_modes(spec, role))
+    return tuple(dict.fromkeys(spec.inputs[each].of or each for each in needed))
 
 
 def find_watched_mode(spec: GraphSpec) -> ModeName:

@@ -176,17 +176,30 @@ def check_recomputed(scope: RuleContext) -> Iterator[Diagnostic]:
 
 
 def check_images(scope: RuleContext) -> Iterator[Diagnostic]:
-    """Check that the set whose batch makes the images is there, and that another mode than train makes them of it."""
+    """Check that the value of the images is returned, and the set whose batch makes them there and for its mode."""
     spec, images = scope.spec, scope.spec.run.images
-    if images is None or images.data is None or scope.blind:
+    if images is None or scope.blind or images.value in scope.broken:
         return
-    path: Path = ("run", "images", "data")
-    if images.data not in spec.data and images.data not in scope.broken:
+    path, mode, entry = ("run", "images", "data"), find_image_mode(spec), scope.find(images.value)
+    if images.data is not None and images.data not in spec.data and images.data not in scope.broken:
         known = f"; it has {enumerate_names(spec.data)}" if spec.data else ""
         message = f"`run.images` takes a batch of '{images.data}', a set that `data` does not have{known}"
         help = f"declare it under `data`, as in `{images.data}: {{source: ...}}`, or leave it out: a batch of `train`"
         yield scope.report("GS124", message, path, label=did_you_mean(images.data, spec.data), help=help)
-    elif find_image_mode(spec) is None and images.value not in scope.broken:
+    if mode is None and images.value not in find_returned(spec, "train"):
+        # One that is no value of an op at all is reported where names are checked, except an input or a state.
+        if entry is not None and not {"value", "input", "state"}.isdisjoint(entry.facets):
+            offered = tuple(dict.fromkeys(name for each in MODES for name in find_returned(spec, each)))
+            message, label = f"`run.images` shows '{images.value}', which the step does not return", ""
+            help = f"add '{images.value}' to `outputs`"
+            if "value" not in entry.facets:
+                help = f"show the value of an op; the step returns {enumerate_names(offered) or 'nothing'}"
+            elif spec.outputs is None:
+                help = f"write `outputs: [{', '.join((*offered, images.value))}]`"
+            else:
+                label = did_you_mean(images.value, offered)
+            yield scope.report("GS230", message, ("run", "images", "value"), label=label, help=help)
+    elif mode is None and images.data in spec.data:
         message = f"'{images.value}' is made by the steps of training, which take the batches of `data.train`"
         help = (
             "leave out `data`, or return the value in another mode: `mode: infer` on its op, and its name in `outputs`"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from graphspec.analysis.scope import RuleContext, build_scope
+from graphspec.check.data import check_sources
 from graphspec.check.derived import check_derived
 from graphspec.check.functions import check_arguments, check_dimensions, check_functions, check_models, check_outputs
 from graphspec.check.gradients import check_coverage, check_losses, check_sets
@@ -60,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     check_windows,
     check_modes,
     check_datasets,
+    check_sources,
     check_meetings,
     check_dimensions,
     check_evaluation,

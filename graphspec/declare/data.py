@@ -9,6 +9,7 @@ from pydantic import Discriminator, PlainValidator, Tag, WithJsonSchema, field_v
 
 from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.fields import Count, Keyword, NumberFromZero, Value, at_least_one, is_path
+from graphspec.declare.inputs import InputSpec
 from graphspec.words import describe, did_you_mean
 
 SOURCE_MEANINGS: Mapping[str, str] = {
@@ -21,6 +22,11 @@ FILES = ("npz", "csv")
 """The sources that read the file at `path`."""
 CLASS = "class:"
 """The prefix of a source that is a user's class; its path follows."""
+
+DIGITS: Mapping[str, int] = {"train": 1437, "test": 360, "all": 1797}
+"""The parts of the bundled digits -> how many samples each has."""
+DIGITS_ARGS = ("range", "flatten")
+"""The arguments of `digits`."""
 
 Columns: TypeAlias = str | tuple[str, ...]
 
@@ -117,9 +123,28 @@ class DataSource(Declaration):
         """Return the import path of a user's source, or None for a built-in one."""
         return self.source.removeprefix(CLASS) if self.source.startswith(CLASS) else None
 
+    def part(self, role: str) -> str:
+        """Return which part of the digits is used: without `split` the training part for `train`, else that to test."""
+        return self.split or ("train" if role == "train" else "test")
+
     def drops_last(self, role: str) -> bool:
         """Return whether a last batch that is not full is left out, for the source under that name in `data`."""
         return role == "train" if self.drop_last is None else self.drop_last
+
+
+def describe_digits(source: DataSource) -> Mapping[str, InputSpec]:
+    """Return the arrays of the bundled digits by name, as inputs that take them unchanged."""
+    shape = ("batch", 64) if source.args.get("flatten") is True else ("batch", 1, 8, 8)
+    return {"image": InputSpec(shape=shape), "label": InputSpec(shape=("batch",), dtype="int64")}
+
+
+def find_ink(source: DataSource) -> tuple[float, float] | None:
+    """Return the numbers that the digits have for blank paper and full ink; None where `range` is no such pair."""
+    match source.args.get("range", [-1, 1]):
+        case [int() | float() as low, int() | float() as high] if low < high:
+            return float(low), float(high)
+        case _:
+            return None
 
 
 MIX = "mix"

@@ -261,6 +261,10 @@ CALLS: Mapping[str, Signature] = {
         "the same elements in another shape",
         Option(name="shape", kind="shape", required=True, meaning="all sizes, the batch included; one may be -1"),
     ),
+    "expand": _unary(
+        "axes of size 1 repeated",
+        Option(name="shape", kind="shape", required=True, meaning="all sizes, the batch included; -1 keeps a size"),
+    ),
     "permute": _unary(
         "axes in another order",
         Option(name="dims", kind="sizes", required=True, meaning="for each new axis, the old one"),

@@ -345,6 +345,14 @@ def reshape(x: Operand, *, shape: int | Sequence[int | str], **fields: Unpack[Fi
     return apply("reshape", "call", [x], {"shape": shape}, fields)
 
 
+def expand(x: Operand, *, shape: int | Sequence[int | str], **fields: Unpack[Fields]) -> Value:
+    """Apply `expand`: axes of size 1 repeated.
+
+    shape: all sizes, the batch included; -1 keeps a size
+    """
+    return apply("expand", "call", [x], {"shape": shape}, fields)
+
+
 def permute(x: Operand, *, dims: int | Sequence[int], **fields: Unpack[Fields]) -> Value:
     """Apply `permute`: axes in another order.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import NoReturn
@@ -35,6 +35,8 @@ _ESCAPED = "$${"
 _EXPRESSION = "="
 """What an interpolation begins with that is an expression."""
 _DEFAULT_LIMITS = Limits()
+_SHOWN = 3
+"""How many uses of a wrong variable are named."""
 
 
 def interpolate(document: Document, *, limits: Limits = _DEFAULT_LIMITS) -> Document:
@@ -75,6 +77,36 @@ def interpolate(document: Document, *, limits: Limits = _DEFAULT_LIMITS) -> Docu
     if problems:
         raise SpecError(problems, document.texts)
     return replace(document, data=_Substitution(document, limits).run(variables, order))
+
+
+_ALONE = re.compile(rf"""(["']?)\$\{{({_NAME.pattern})\}}\1""")
+
+
+def join_uses(problems: Iterable[Diagnostic], document: Document) -> tuple[Diagnostic, ...]:
+    """Return problems with one at a variable in place of those with its code at several of its uses.
+
+    A use is a value that is the variable alone, as in ``lr: "${lr}"``.
+    """
+    locator = _Locator(document)
+    kept: list[Diagnostic] = []
+    uses: dict[tuple[str, str], list[Diagnostic]] = {}
+    for each in problems:
+        # In a block the name may be that of an argument; the text of Python code may not be there.
+        is_known = each.span is not None and not each.span.via and bool(document.texts.get(each.span.file))
+        found = _ALONE.fullmatch(locator.read(each.span)) if each.span is not None and is_known else None
+        if found is None or ("vars", found[2]) not in document.places:
+            kept.append(each)
+        else:
+            uses.setdefault((each.code, found[2]), []).append(each)
+    for (_, name), found in uses.items():
+        places = list(dict.fromkeys(each.span.place for each in found if each.span is not None))
+        if len(places) == 1:
+            kept.extend(found)
+            continue
+        shown = ", ".join(places[:_SHOWN]) + (f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else "")
+        notes = (*found[0].notes, f"`${{{name}}}` is used at {len(places)} places where it does not fit: {shown}")
+        kept.append(replace(found[0], span=document.value_span(("vars", name)), notes=notes))
+    return tuple(kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,14 +227,21 @@ class _Locator:
         self._document = document
         self._texts: dict[str, SourceText] = {}
 
-    def find(self, path: Path, part: str, *, last: bool = False) -> Span:
-        """Return where a part of a value is first (or last) written; the whole value where it is spelled otherwise."""
-        span = self._document.value_span(path)
+    def read(self, span: Span) -> str:
+        """Return what is written at a place."""
+        text, start, end = self._find_offsets(span)
+        return text.content[start:end]
+
+    def _find_offsets(self, span: Span) -> tuple[SourceText, int, int]:
         if span.file not in self._texts:
             self._texts[span.file] = SourceText(file=span.file, content=self._document.texts[span.file])
         text = self._texts[span.file]
-        end = text.offset(span.end_line, span.end_column)
-        start = text.offset(span.line, span.column)
+        return text, text.offset(span.line, span.column), text.offset(span.end_line, span.end_column)
+
+    def find(self, path: Path, part: str, *, last: bool = False) -> Span:
+        """Return where a part of a value is first (or last) written; the whole value where it is spelled otherwise."""
+        span = self._document.value_span(path)
+        text, start, end = self._find_offsets(span)
         at = text.content.rfind(part, start, end) if last else text.content.find(part, start, end)
         return span if at < 0 else text.span(at, at + len(part))
 

@@ -23,6 +23,8 @@ class Callee:
     path: str
     literal: str = ""
     """The callee where an operand is a number and the usual one only takes tensors."""
+    typed: str = ""
+    """The callee where the result is in the type of the step, which follows what else is passed."""
     gathered: bool = False
     """The operands are passed as one tuple."""
     keywords: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -92,10 +94,10 @@ CHANNELS = ("in_channels", "out_channels", "kernel_size")
 """Defaults and positions of the options of layers."""
 
 
-def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = False) -> Resolved:
+def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = False, typed: bool = False) -> Resolved:
     """Return a call with every option in its place; None and the callee's own defaults are left out.
 
-    ``literal``: one of the operands is a number.
+    ``literal``: one of the operands is a number; ``typed``: the type of the step is passed.
     """
     choosing = {name for name, _ in callee.paths}
     chosen = next((path for (name, value), path in callee.paths.items() if options.get(name) == value), callee.path)
@@ -108,7 +110,7 @@ def resolve(callee: Callee, options: Mapping[str, Value], *, literal: bool = Fal
     named = {callee.keywords.get(name, name): value for name, value in values.items() if name not in placed}
     passed = {name: value for name, value in named.items() if value is not None and callee.implied.get(name) != value}
     return Resolved(
-        path=callee.literal if literal and callee.literal else chosen,
+        path=(typed and callee.typed) or (literal and callee.literal) or chosen,
         gathered=callee.gathered,
         before=tuple(values[name] for name in callee.before),
         first=tuple(values[name] for name in callee.first),

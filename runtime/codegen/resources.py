@@ -23,6 +23,7 @@ from compiler.ir.instructions import (
     Transform,
 )
 from compiler.ir.program import Function, InputDecl, Program, StateDecl
+from compiler.ir.value import Constant
 from compiler.timing.curves import find_scheduled
 from runtime.codegen import syntax
 
@@ -100,8 +101,15 @@ def is_lowered(forward: Forward) -> bool:
 
 
 def is_typed(instruction: Evaluate) -> bool:
-    """Return whether a result is in the type of the step, which the operands do not tell."""
-    return instruction.function.builtin and instruction.function.name == "one_hot"
+    """Return whether a result is in the type of the step, which the operands do not tell.
+
+    `one_hot` is of it, and `where` of two numbers that are not both whole.
+    """
+    if not instruction.function.builtin or instruction.function.name != "where":
+        return instruction.function.builtin and instruction.function.name == "one_hot"
+    chosen = [each.operand for each in instruction.arguments[1:]]
+    numbers = [each.value for each in chosen if isinstance(each, Constant)]
+    return len(numbers) == len(chosen) and any(isinstance(each, float) for each in numbers)
 
 
 def is_running(instruction: Instruction) -> bool:

@@ -8,8 +8,7 @@ from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from graphspec.analysis.datasets import find_inputs
-from graphspec.analysis.evaluation import find_role_modes
+from graphspec.analysis.evaluation import find_batch_inputs
 from graphspec.declare.data import Columns
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.inputs import InputSpec
@@ -125,16 +124,7 @@ def column_names(place: Place) -> Mapping[str, Columns]:
     """Return, for every input that the batches must have, the source's name for it."""
     spec = place.spec
     columns = place.declared.columns
-    for name in columns:
-        if name not in spec.inputs:
-            near = closest(name, spec.inputs, 1)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
-            raise place.problem(
-                "GS223", f"`columns` names the input {name!r}, which is not declared{meant}", "columns", name
-            )
-    needed = find_inputs(spec, place.dataset, find_role_modes(spec, place.role))
-    # Where a step takes several batches, each of them has the inputs that the last one has.
-    return {name: columns.get(name, name) for name in dict.fromkeys(spec.inputs[each].of or each for each in needed)}
+    return {name: columns.get(name, name) for name in find_batch_inputs(spec, place.role, place.dataset)}
 
 
 def fit(array: Array, declared: InputSpec, name: str, place: Place) -> Array:
@@ -145,8 +135,6 @@ def fit(array: Array, declared: InputSpec, name: str, place: Place) -> Array:
         if len(shape) != array.ndim or any(not isinstance(size, str) and size != found for size, found in sizes):
             found = ", ".join(["batch", *map(str, array.shape[1:])])
             help = f"write `shape: [{found}]` for the input, or change the data"
-            if place.source == "digits" and array.ndim == 4:
-                help = "`args: {flatten: true}` gives rows of 64 numbers"
             message = f"the source gives {name!r} as [{found}], the spec declares [{', '.join(map(str, shape))}]"
             raise place.problem("GS228", message, help=help)
     if declared.dtype == "bfloat16":

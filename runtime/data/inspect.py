@@ -17,7 +17,7 @@ from runtime.data.place import Place
 from runtime.terminal import counted
 
 _WHOLE = frozenset({"int64", "int32", "uint8"})
-_SAME_ELEMENTS = frozenset({"reshape", "permute", "stop"})
+_SAME_ELEMENTS = frozenset({"reshape", "expand", "permute", "stop"})
 """Functions whose result has exactly the elements of their operand."""
 _SAME_LAYERS = frozenset({"flatten", "reshape", "identity"})
 

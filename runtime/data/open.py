@@ -15,7 +15,7 @@ import numpy as np
 import numpy.lib.format as npy
 from numpy.lib.npyio import NpzFile
 
-from graphspec.declare.data import FILES, DataSource, TrainingSets
+from graphspec.declare.data import DIGITS, FILES, DataSource, TrainingSets, describe_digits, find_ink
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Span, SpecError
 from graphspec.words import closest
@@ -152,45 +152,24 @@ def _not_numbers(name: str, path: Path, place: Place) -> Exception:
 
 _WHITE = 16.0
 """The value of full ink in the file."""
-_SPLITS = ("train", "test", "all")
-_ARGS = ("range", "flatten")
 
 
 def read_digits(place: Place) -> Stored:
     """Return what the inputs name of ``image`` float32 [n, 1, 8, 8] (or [n, 64]) and ``label`` int64 [n].
 
-    Raises SpecError: GS229 wrong ``split`` or ``args``, and what :func:`store` raises.
+    Raises what :func:`store` raises; the options were checked when the spec was loaded.
     """
-    args = place.declared.args
-    for name in args:
-        if name not in _ARGS:
-            near = closest(name, _ARGS, 1)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
-            raise place.problem("GS229", f"`digits` takes no argument {name!r}{meant}", "args", name)
-    flatten = args.get("flatten", False)
-    if not isinstance(flatten, bool):
-        raise place.problem("GS229", f"`flatten` is true or false, found {flatten!r}", "args", "flatten")
-    match args.get("range", [-1, 1]):  # the numbers for blank paper and full ink
-        case [int() | float() as low, int() | float() as high] if low < high:
-            low, high = float(low), float(high)
-        case value:
-            message = f"`range` is two numbers, the smaller one first, such as [-1, 1]; found {value!r}"
-            raise place.problem("GS229", message, "args", "range")
-    # Without a split, `data.train` is the training part and every other set the test part.
-    split = place.declared.split or ("train" if place.role == "train" else "test")
-    if split not in _SPLITS:
-        raise place.problem("GS229", f"`split` is one of {', '.join(_SPLITS)}, found {split!r}", "split")
+    split, ink = place.declared.part(place.role), find_ink(place.declared)
+    assert ink is not None
+    low, high = ink
     with files("runtime.datasets").joinpath("digits.npz").open("rb") as file, np.load(file, allow_pickle=False) as held:
         image, label, is_test = held["image"], held["label"], held["is_test"]
     chosen = slice(None) if split == "all" else is_test == (split == "test")
     scaled = low + image[chosen] * ((high - low) / _WHITE)
-    shape = (-1, 64) if flatten else (-1, 1, 8, 8)
-    offered = {"image": scaled.astype(np.float32).reshape(shape), "label": label[chosen].astype(np.int64)}
+    arrays = {"image": scaled.astype(np.float32), "label": label[chosen].astype(np.int64)}
+    sizes = {name: (each.shape or ())[1:] for name, each in describe_digits(place.declared).items()}
+    offered = {name: array.reshape(-1, *sizes[name]) for name, array in arrays.items()}
     return store(offered, lambda name: offered[name], place)
-
-
-_OPTIONS = {"split": ("digits",), "path": FILES, "args": ("digits", "class")}
-"""Options that not every source has -> the sources that have them."""
 
 
 def open_data(
@@ -207,7 +186,7 @@ def open_data(
     ``seed`` orders the samples where the source has no seed of its own; ``directory`` is where relative paths start
     and where a user's own source may be imported from, if ``allow`` names it; ``dataset`` is the training set, where
     there are several, or for another role the data set of its batches.
-    Raises SpecError: GS201-GS205, GS220-GS229.
+    Raises SpecError: GS201-GS205, GS220-GS228.
     """
     if role not in spec.data:
         message = f"the spec {spec.name!r} does not say where its batches come from: it has no `data.{role}`"
@@ -215,15 +194,6 @@ def open_data(
         raise problem("GS220", message, span=spec.span("data", key=True), help=help, texts=spec.texts())
     place = Place(spec=spec, role=role, dataset=dataset)
     declared = place.declared
-    kind = declared.source if declared.class_path is None else "class"
-    for name, kinds in _OPTIONS.items():
-        if name in declared.model_fields_set and kind not in kinds:
-            owners = " and ".join(f"`{owner}`" for owner in kinds)
-            raise place.problem("GS229", f"a source `{kind}` has no `{name}`; it belongs to {owners}", name)
-    for name, column in declared.columns.items():
-        if kind not in FILES and not isinstance(column, str):
-            message = f"a source `{kind}` gives each input as one array, found a list of {len(column)} columns"
-            raise place.problem("GS229", message, "columns", name, help="name one array")
     order = seed if declared.seed is None else declared.seed
     if declared.class_path is not None:
         return open_custom(place, seed=order, allow=allow, directory=directory)
@@ -320,7 +290,7 @@ def _find_length(spec: GraphSpec, role: str, dataset: str | None, directory: Pat
     try:
         match place.source:
             case "digits":
-                samples = len(read_digits(place))
+                samples = DIGITS[place.declared.part(role)]
             case "npz":  # the leading size of an array, from its header alone
                 columns = next(iter(column_names(place).values()), "")
                 name = columns if isinstance(columns, str) else columns[0]

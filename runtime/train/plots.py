@@ -12,10 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from compiler.ir.instructions import Emit
-from compiler.ir.program import Mode, Program
+from compiler.ir.program import Mode
 from graphspec.declare.graph import GraphSpec
-from graphspec.words import closest
 from runtime.checkpoints.disk import replace_file
 from runtime.data.arrays import Batch, dataset_of
 from runtime.folder import cannot_write
@@ -146,31 +144,6 @@ def find_panels(curves: Mapping[str, Points]) -> Sequence[Sequence[str]]:
         else:
             panels.append([name])
     return panels
-
-
-def find_image_mode(spec: GraphSpec, program: Program) -> Mode:
-    """Return the mode whose outputs hold the value of ``run.images``; one that does not train comes first.
-
-    Raises SpecError (GS230) where no mode returns it.
-    """
-    value = "" if spec.run.images is None else spec.run.images.value
-    outputs = {mode.mode: find_outputs(program, mode.mode) for mode in program.modes}
-    for mode in ("eval", "test", "infer", "train"):
-        if value in outputs.get(mode, ()):
-            return mode
-    offered = sorted({name for names in outputs.values() for name in names})
-    near = closest(value, offered, 1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    message = f"`run.images` shows {value!r}, which the step does not return{meant}"
-    help = f"add {value!r} to `outputs`" if value in spec.ops else f"the outputs are: {', '.join(offered)}"
-    raise problem("GS230", message, span=spec.span("run", "images", "value"), help=help, texts=spec.texts())
-
-
-def find_outputs(program: Program, mode: Mode) -> tuple[str, ...]:
-    """Return the names that the step can return in a mode, in the order of the program."""
-    functions = program.mode(mode).functions
-    emits = (item for function in functions for item in function.instructions if isinstance(item, Emit))
-    return tuple(dict.fromkeys(name for emit in emits for name in emit.values))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from compiler.timing.units import Pace, find_batch
-from graphspec.analysis.evaluation import find_eval_dataset, find_goal, find_image_role, find_recomputed, find_role
+from graphspec.analysis.evaluation import (
+    find_eval_dataset,
+    find_goal,
+    find_image_mode,
+    find_image_role,
+    find_recomputed,
+    find_role,
+)
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CopyOp, EmaOp
 from graphspec.declare.run import BestSpec, StopSpec
@@ -33,7 +40,7 @@ from runtime.train.evaluate import Driven, Evaluation
 from runtime.train.logs import format_value, open_logs, read_rows, scalars
 from runtime.train.loop import BestMetric, Loop, Outcome, RunSchedule, RunState, find_length, find_run_schedule
 from runtime.train.pace import find_declared_pace
-from runtime.train.plots import ImageLogger, draw_curves, find_image_mode
+from runtime.train.plots import ImageLogger, draw_curves
 from runtime.train.resume import Past, find_checkpoint, find_past
 from runtime.train.run_folder import Lengths, Lock, Record, fingerprint, write_record
 
@@ -257,7 +264,7 @@ class Session:
         return ImageLogger(
             step=step,
             spec=self.spec,
-            mode=find_image_mode(self.spec, self.step.plan.program),
+            mode=find_image_mode(self.spec) or "train",
             folder=self.folder,
             every=self.run_schedule.show.steps,
             batch=batch,
@@ -384,8 +391,6 @@ def _compile(request: Request, backend: str, pace: Pace) -> Plan:
 
     plan = compile_step(request.spec, backend=backend, order=request.order, pace=pace)
     show(plan.warnings, request.spec.texts())
-    if request.spec.run.images is not None:
-        find_image_mode(request.spec, plan.program)
     return plan
 
 

@@ -22,6 +22,11 @@ ELSEWHERE = {
     "GS133": "compiler",
     "GS134": "runtime",
     "GS135": "runtime",
+    "GS223": "graphspec",  # what the bundled data gives is known before it is read
+    "GS227": "graphspec",
+    "GS228": "graphspec",
+    "GS229": "graphspec",
+    "GS230": ("graphspec", "compiler"),  # a name, and a shape, of a value that the run shows
     "GS275": "graphspec",  # arguments of the Python functions of every layer
 }
 """Codes that another layer gives than the range says, or gives too."""

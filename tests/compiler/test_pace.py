@@ -120,7 +120,7 @@ def test_a_half_life_in_time_is_one_in_writes_of_the_source(half_life, clock_a, 
 
 
 def test_the_spec_itself_tells_the_batch_and_the_length_of_the_run():
-    end = "data: {train: {source: digits, batch: 32}}\nrun: {steps: 200}\n"
+    end = "data: {train: {source: npz, path: x.npz, batch: 32}}\nrun: {steps: 200}\n"
     plan = plan_of("start: 0.5 run, until: 4k samples", pace=None, end=end)
     assert plan.pace == Pace(batch=32, run=200)
     assert steps_of(plan, "step_b", 200) == list(range(101, 126))

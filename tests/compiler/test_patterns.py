@@ -150,3 +150,36 @@ def test_lengths_that_nobody_can_count_are_refused_at_their_place(fields: str, p
     (problem,) = raised.value.diagnostics
     assert place in problem.message
     assert problem.span is not None
+
+
+@pytest.mark.parametrize(
+    ("run", "unread"),
+    [
+        ("run: {steps: 5}", {"test": "`stepgraph eval` does", "held": "`stepgraph eval --data held` does"}),
+        ("run: {eval: 5}", {"held": "`stepgraph eval --data held` does"}),
+        ("run: {eval: {data: held}}", {"test": "`stepgraph eval --data test` does"}),
+        ("run: {eval: 5, images: {value: shown, data: held}}", {}),
+    ],
+)
+def test_a_set_of_data_that_no_run_reads_is_noted(run, unread):
+    text = """
+graphspec: 1
+name: sets
+inputs: {x: {shape: [batch, 1, 4, 4]}}
+models: {net: {layers: [flatten, {linear: 16}, {reshape: [1, 4, 4]}], optimizer: sgd}}
+ops:
+  out: {forward: net, inputs: x}
+  loss: {loss: mse, inputs: [out, x]}
+  step: {update: net, loss: loss}
+  far: {metric: mean, inputs: out}
+  shown: {call: neg, inputs: out, mode: infer}
+outputs: [loss, far, shown]
+data:
+  train: {source: npz, path: a.npz, batch: 8}
+  test: {source: npz, path: b.npz, batch: 8}
+  held: {source: npz, path: c.npz, batch: 8}
+"""
+    notes = compile_step(load(text + run)).notes
+    assert len(notes) == len(unread)
+    for note, (role, command) in zip(notes, unread.items(), strict=True):
+        assert note.startswith(f"a run does not read data '{role}', only {command}")

@@ -11,8 +11,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from compiler import compile_step
 from compiler.ir.verify import InvariantError, verify
 from compiler.plan.schema import plan_schema
+from graphspec import load
 from tests.compiler.conftest import PROGRAMS, compiled, graph_of, program
 
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.yaml"))
@@ -302,3 +304,47 @@ def test_the_verifier_finds_a_sequence_that_breaks_an_edge():
     swapped = tuple(reversed(graph.sequence))
     with pytest.raises(InvariantError, match=r"after a test: .*stands before"):
         verify("a test", replace(graph, sequence=swapped))
+
+
+LEFT_OUT = """
+graphspec: 1
+name: part
+inputs: {x: {shape: [batch, 3]}, y: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 2}], optimizer: sgd}}
+ops:
+  out: {forward: net, inputs: x}
+  noisy: {call: add, inputs: [out, 1.0], mode: train}
+  fit: {loss: mse, inputs: [noisy, y]}
+  size: {loss: mse, inputs: [out, 0.0], every: 4}
+  step: {update: net, loss: "fit + size"}
+  shown: {call: neg, inputs: out, mode: [train, infer]}
+  hit: {metric: mean, inputs: out}
+"""
+RETURNED = "outputs: [fit, size, shown, hit]\n"
+
+
+def test_a_plan_of_evaluations_says_what_they_leave_out_and_why():
+    plan = compile_step(load(LEFT_OUT + RETURNED))
+    _, _, found = plan.text("eval").partition("left out\n")
+    assert found.splitlines()[:3] == [
+        "  fit: needs 'noisy', which runs in train mode",
+        "  size: returned in steps 4, 8, 12, ... alone (`every: 4`)",
+        "  shown: runs in train and infer mode",
+    ]
+    assert "left out" not in plan.text("train")
+    assert "\n  does not run: it needs 'noisy', which runs in train mode" in plan.explain("fit")
+
+
+def test_without_outputs_evaluations_leave_out_losses():
+    plan = compile_step(load(LEFT_OUT.replace(", every: 4", "")))
+    _, _, found = plan.text("eval").partition("left out\n")
+    assert found.splitlines()[:2] == [
+        "  fit: needs 'noisy', which runs in train mode",
+        "  size: is a loss, which only train mode returns where there are no `outputs`",
+    ]
+
+
+def test_of_a_step_without_writes_nothing_is_said_of_updates():
+    plan = compile_step(load(LEFT_OUT + RETURNED))
+    assert "no update is deferred" in plan.text("train")
+    assert "deferred" not in plan.text("eval")

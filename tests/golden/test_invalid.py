@@ -45,7 +45,8 @@ ops:
   y: {forward: net, inputs: x}
   error: {loss: mse, inputs: [y, 0.0]}
   learn: {update: net, loss: error, clip: {norm: 1.0}}
-data: {train: {source: digits, batch: 8}}
+outputs: [error, y]
+data: {train: {source: npz, path: x.npz, batch: 8}}
 run: {steps: 100, images: {value: y}}
 """
 BY_NAME = {case.name: case for case in CASES}

@@ -130,7 +130,7 @@ def test_an_empty_spec_misses_its_name_and_ops(find):
         ("run: {stop: {metric: a, patience: «0»}}", "GS044"),
         ("run: {check_data: «yes»}", "GS041"),
         ("run: {steps: «0»}", "GS044"),
-        ("run: {images: {value: out, every: «often»}}", "GS050"),
+        ("outputs: [err, out]\nrun: {images: {value: out, every: «often»}}", "GS050"),
         ("data: {train: {source: «digit», batch: 1}}", "GS043"),
         ("data: {«train»: {source: csv, batch: 1}}", "GS053"),
         ("data: {train: {source: csv, path: a.csv, batch: 1, columns: {x: «[]»}}}", "GS044"),
@@ -159,9 +159,9 @@ def test_a_precision_that_says_the_default_is_allowed(small, find):
 
 
 def test_data_sources_are_built_in_or_classes(small):
-    text = "data: {train: {source: digits, batch: 8}, test: {class: my.data:Set, batch: 2, args: {n: 3}}}\n"
+    text = "data: {train: {source: npz, path: a.npz, batch: 8}, test: {class: my.data:Set, batch: 2, args: {n: 3}}}\n"
     data = load(small(more=text)).data
-    assert (data["train"].source, data["train"].class_path) == ("digits", None)
+    assert (data["train"].source, data["train"].class_path) == ("npz", None)
     assert (data["test"].source, data["test"].class_path) == ("class:my.data:Set", "my.data:Set")
     assert (data["train"].drops_last("train"), data["test"].drops_last("test")) == (True, False)
 

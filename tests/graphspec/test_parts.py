@@ -176,7 +176,7 @@ OPS = 'ops: {b: {expr: "x * 2"}}'
         ("  a: {forward: net, inputs: x}\nphases: [[a], [b]]", "GS069", "b"),
         ("  a: {forward: net, inputs: x}\nphases: [[a], [a]]", "GS069", "a"),
         (
-            "  a: {repeat: 2, batch: next, OPS}\ndata: {train: {source: digits, batch: 4, drop_last: false}}",
+            "  a: {repeat: 2, batch: next, OPS}\ndata: {train: {source: npz, path: x.npz, batch: 4, drop_last: false}}",
             "GS069",
             "false",
         ),

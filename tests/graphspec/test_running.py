@@ -12,7 +12,7 @@ hits: {metric: accuracy, inputs: [out, y]}
 size: {metric: mean, inputs: out}
 mine: {metric: "zoo.a:far", inputs: out}
 """
-TEST = "data: {test: {source: digits, batch: 2}}\n"
+TEST = "data: {test: {source: npz, path: x.npz, batch: 2}}\n"
 
 
 def test_a_duration_alone_says_how_often(small):
@@ -31,7 +31,7 @@ def test_an_evaluation_comes_at_the_end_of_every_epoch_if_nothing_else_is_said(s
 
 @pytest.mark.parametrize("every", ["3 steps", "2 epochs", "5 updates", "1k samples", "0.1 run"])
 def test_pictures_come_in_every_unit(small, every):
-    assert load(small(more=f"run: {{images: {{value: out, every: {every}}}}}\n"))
+    assert load(small(more=f"outputs: [err, out]\nrun: {{images: {{value: out, every: {every}}}}}\n"))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_pictures_come_in_every_unit(small, every):
     ],
 )
 def test_the_set_of_an_evaluation_is_test_or_eval_or_what_it_names(small, names, written, found):
-    data = ", ".join(f"{name}: {{source: digits, batch: 2}}" for name in names)
+    data = ", ".join(f"{name}: {{source: npz, path: x.npz, batch: 2}}" for name in names)
     spec = load(small(ops=OPS, more=f"data: {{{data}}}\nrun: {{eval: {{{written}}}}}\n"))
     assert find_role(spec) == found
 

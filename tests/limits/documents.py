@@ -205,7 +205,7 @@ def groups_that_thaw_in_many_models() -> str:
 def data_sets_by_hundreds() -> str:
     names = [f"d{number}" for number in range(300)]
     plain = json.loads(updated(300, lambda number: {"dataset": names[number]}))
-    plain["data"] = {"train": {name: {"source": "digits", "batch": 8} for name in names}}
+    plain["data"] = {"train": {name: {"source": "npz", "path": f"{name}.npz", "batch": 8} for name in names}}
     return json.dumps(plain)
 
 

@@ -35,8 +35,8 @@ ops:
   follow: {ema: critic, into: late, tau: "${tau}"}
 outputs: [worth]
 data:
-  train: {digits_1: {source: digits, batch: 8}, digits_2: {source: digits, batch: 8}}
-  test: {source: digits, batch: 8}
+  train: {digits_1: {source: npz, path: a.npz, batch: 8}, digits_2: {source: npz, path: b.npz, batch: 8}}
+  test: {source: npz, path: c.npz, batch: 8}
 run: {steps: 10}
 """
 VALUES = {"state", "action", "center", "now.chosen", "pair", "worth", "judged", "step_critic.loss", "step_actor.loss"}

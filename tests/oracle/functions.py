@@ -322,6 +322,9 @@ CALLS: Mapping[str, Function] = {
     "reshape": lambda n, x, shape=(): x.reshape(
         (x.shape[0], *(x.shape[1] if one == "batch" else one for one in shape))
     ),
+    "expand": lambda n, x, shape=(): np.broadcast_to(
+        x, (x.shape[0], *(old if one in (-1, "batch") else one for old, one in zip(x.shape[1:], shape, strict=True)))
+    ),
     "permute": lambda n, x, dims=(): n.permute(x, [0, *[one + 1 for one in dims]]),
     "roll": roll,
     "pad": surround,

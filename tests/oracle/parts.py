@@ -18,7 +18,7 @@ from tests.oracle.paths import Paths
 if TYPE_CHECKING:
     from tests.oracle.world import World
 
-LINEAR = ("neg", "mean", "sum", "reshape", "permute", "slice", "subscript", "stop", "either")
+LINEAR = ("neg", "mean", "sum", "reshape", "expand", "permute", "slice", "subscript", "stop", "either")
 """Calls of one value of which the result for a sum is the sum of the results."""
 
 

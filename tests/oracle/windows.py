@@ -27,7 +27,7 @@ Held = Mapping[tuple[str, str], Window]
 EMPTY: Window = ({}, 0.0, False, 0, 0)
 SCALING = ("mul", "div", "neg")
 """Functions that multiply by constants where they are given one value; of a product of two the batch is the count."""
-MOVING = ("sum", "mean", "reshape", "permute", "slice", "split", "subscript", "stop")
+MOVING = ("sum", "mean", "reshape", "expand", "permute", "slice", "split", "subscript", "stop")
 """Functions of one value of which the result for a sum is the sum of the results."""
 OWN = ""
 """The set that an update takes of its own loss."""

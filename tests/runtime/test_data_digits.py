@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from importlib.resources import files
+
 import numpy as np
 import pytest
 
+from graphspec.declare.data import DIGITS, DataSource, describe_digits
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime.data import open_data
@@ -72,7 +76,7 @@ def test_a_wrong_shape_names_the_option_that_mends_it():
     ("options", "message"),
     [
         ("split: validation", "`split` is one of train, test, all, found 'validation'"),
-        ("args: {rnage: [0, 1]}", "takes no argument 'rnage'; did you mean 'range'"),
+        ("args: {rnage: [0, 1]}", "takes no argument 'rnage'"),
         ("args: {range: [1, 0]}", "the smaller one first"),
         ("args: {range: 3}", "`range` is two numbers"),
         ("args: {flatten: 1}", "`flatten` is true or false, found 1"),
@@ -82,3 +86,44 @@ def test_a_wrong_shape_names_the_option_that_mends_it():
 def test_wrong_options_are_told(options, message):
     with pytest.raises(SpecError, match=message):
         read(options)
+
+
+@pytest.mark.parametrize(("dtype", "fits"), [("float64", True), ("bfloat16", True), ("int64", False), ("bool", False)])
+def test_pixels_are_real_numbers(dtype, fits):
+    text = SPEC.format(role="train", options="", shape=f"[batch, 1, 8, 8], dtype: {dtype}")
+    with nullcontext() if fits else pytest.raises(SpecError, match=f"as float32, the spec declares {dtype}"):
+        load(text)
+
+
+@pytest.mark.parametrize(("dtype", "fits"), [("uint8", True), ("int32", True), ("float32", True), ("bool", False)])
+def test_labels_are_whole_numbers_to_nine(dtype, fits):
+    text = SPEC.format(role="train", options="", shape="[batch, 1, 8, 8]").replace("int64", dtype)
+    with nullcontext() if fits else pytest.raises(SpecError, match=f"as int64, the spec declares {dtype}"):
+        label = next(open_data(load(text), "train", seed=0).epoch(0))["label"]
+        assert (label.dtype, label.min(), label.max()) == (np.dtype(dtype), 0, 9)
+
+
+def test_what_is_said_of_the_file_is_so():
+    with files("runtime.datasets").joinpath("digits.npz").open("rb") as file, np.load(file) as held:
+        is_test, shape = held["is_test"], held["image"].shape[1:]
+    assert {"train": sum(~is_test), "test": sum(is_test), "all": len(is_test)} == DIGITS
+    assert (*describe_digits(DataSource(source="digits", batch=1))["image"].shape[2:],) == shape
+
+
+def test_a_set_of_an_evaluation_needs_what_its_mode_reads():
+    """The label is read in train mode alone, so that the test set has no need of a column for it."""
+    text = """
+graphspec: 1
+name: modes
+inputs: {image: {shape: [batch, 1, 8, 8]}, target: {shape: [batch], dtype: int64}}
+ops:
+  size: {call: mean, inputs: target, mode: train}
+  mean: {call: mean, inputs: image}
+outputs: [size, mean]
+data:
+  train: {source: digits, batch: 64, columns: {target: label}}
+  test: {source: digits, batch: 64}
+"""
+    assert set(load(text).data) == {"train", "test"}
+    with pytest.raises(SpecError, match=r"GS223\]: data.test: the source has no 'target' for the input 'target'"):
+        load(text.replace(", mode: train", ""))

@@ -79,9 +79,7 @@ def test_a_missing_array_is_told_with_what_there_is(tmp_path):
 
 def test_columns_of_an_input_that_is_not_declared_are_told(tmp_path):
     np.savez(tmp_path / "held.npz", x=X, y=Y)
-    assert "names the input 'xx', which is not declared; did you mean 'x'?" in refusal(
-        tmp_path, options="columns: {xx: x}"
-    )
+    assert "names the input 'xx', which is not declared" in refusal(tmp_path, options="columns: {xx: x}")
 
 
 def test_unequal_lengths_are_told(tmp_path):

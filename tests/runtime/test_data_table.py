@@ -111,11 +111,9 @@ def test_arrays_of_different_shapes_do_not_stand_side_by_side(tmp_path):
 
 
 def test_a_list_of_columns_needs_a_file():
-    spec = load(
-        SPEC.format(source="npz", columns="x: [image, image]").replace("source: npz, path: held.npz", "source: digits")
-    )
+    text = SPEC.format(source="npz", columns="x: [image, image]")
     with pytest.raises(SpecError, match=r"GS229.*`digits` gives each input as one array, found a list of 2"):
-        open_data(spec, "train", seed=0)
+        load(text.replace("source: npz, path: held.npz", "source: digits"))
 
 
 def test_a_missing_file_is_told(tmp_path):

@@ -274,6 +274,12 @@ def test_reshape_keeps_the_number_of_elements_as_torch_does(shape, target):
     check("reshape", lambda x: x.reshape(target), (shape,), {"shape": target}, exact=True)
 
 
+@given(sizes=st.lists(st.tuples(st.integers(1, 3), st.sampled_from([-1, 1, 2, 3])), max_size=4))
+def test_expand_repeats_axes_as_torch_does(sizes):
+    shape, target = tuple(old for old, _ in sizes), [new for _, new in sizes]
+    check("expand", lambda x: x.expand(target), (shape,), {"shape": target}, exact=True)
+
+
 @given(shape=shapes, dims=st.permutations([0, 1, -1]) | st.permutations([0, 1, 2, 3]))
 def test_permute_orders_the_axes_as_torch_does(shape, dims):
     check("permute", lambda x: x.permute(dims), (shape,), {"dims": dims}, exact=True)

@@ -98,6 +98,15 @@ FIELDS = (
         "unknown_variable.yaml", {"GS030 4:30": "did you mean 'latent'?", "GS032 6:60": "expressions are for `vars`"}
     ),
     check(
+        "wrong_variable.yaml",
+        {
+            "GS113 3:12": "`${lr}` is used at 4 places where it does not fit",
+            "GS113 3:25": "wrong_variable.yaml:6:25, wrong_variable.yaml:7:25",
+            "GS110 3:34": "did you mean 'mse'?",
+            "GS103 12:20": "fix the name",
+        },
+    ),
+    check(
         "override.yaml",
         {
             "GS037 1:12": "did you mean 'optimizer'?",
@@ -156,6 +165,20 @@ NAMES = (
         "gradient_sets.yaml",
         {"GS117 11:31": "the calls `add`", "GS122 12:19": "`wrt: other`", "GS117 13:34": "a `gradient` op"},
     ),
+    check(
+        "digits.yaml",
+        {
+            "GS223 14:3": "`columns: {weight: ...}`",
+            "GS228 14:3": "`args: {flatten: true}`",
+            "GS223 14:48": "did you mean 'image'?",
+            "GS229 15:62": "leave it out",
+            "GS229 15:74": "remove it",
+            "GS229 15:99": "did you mean 'range'?",
+            "GS227 16:34": "`drop_last: false`",
+            "GS229 16:72": "`true` gives rows",
+            "GS229 16:82": "`range: [-1, 1]`",
+        },
+    ),
     check("random_shape.yaml", {"GS121 7:31": "did you mean 'batch'?"}),
 )
 """Documents whose names or references are wrong."""
@@ -167,6 +190,13 @@ STEPS = (
     check(
         "shape_mismatch.yaml",
         {"E-SHAPE 5:62": "add `flatten`", "E-SHAPE 8:19": "a smaller kernel", "E-SHAPE 16:36": "`reshape` one of them"},
+    ),
+    check(
+        "paired_rows.yaml",
+        {
+            "E-SHAPE 11:34": "9:26, where `mul` pairs [batch] with [batch, 1]",
+            "E-SHAPE 15:30": "14:3, where `mul` pairs [batch, 1] with [batch]: `reshape`",
+        },
     ),
     check("one_model_two_inputs.yaml", {"E-SHAPE 8:38": "declare a second model"}),
     check("loss_with_rows.yaml", {"E-SHAPE 10:30": "take its mean", "E-SHAPE 13:38": "take its mean"}),
@@ -206,6 +236,8 @@ STEPS = (
         {"E-DEFER 14:56": "remove `defer: never`"},
         ("explain", "defer_never.yaml", "step_there"),
     ),
+    check("images_not_returned.yaml", {"GS230 11:33": "add 'rows' to `outputs`"}),
+    check("images_of_rows.yaml", {"GS230 11:33": "`reshape` gives rows of pixels"}),
     check("absent_value.yaml", {"E-ABSENT 7:43": "on the update that needs it"}),
     check("clocks.yaml", {"E-CLOCKS 10:55": "a small common multiple"}),
     check("other_backend.yaml", {"E-BACKEND 5:16": "add `torch: pkg.mod:Name`", "E-BACKEND 8:3": "another backend"}),

@@ -157,7 +157,7 @@ def test_every_number_does(number):
 
 @pytest.mark.parametrize("count", ["0.1234567", "1e-7", "0.125", "1"])
 def test_a_share_of_the_run_keeps_all_its_digits(count):
-    text = SHORT.format(name="a") + f"run: {{images: {{value: z, every: {count} run}}}}\n"
+    text = SHORT.format(name="a") + f"outputs: z\nrun: {{images: {{value: z, every: {count} run}}}}\n"
     spec = load(text.replace("1e-7", "0.0000001"))
     again = load(render(spec))
     assert spec.run.images is not None
@@ -227,7 +227,7 @@ def field(line, path):
     ],
 )
 def test_defaults_that_follow_from_the_rest_are_written_out(path, value):
-    sets = "data: {train: {source: digits, batch: 2}, test: {source: digits, batch: 2}}\n"
+    sets = "data: {train: {source: npz, path: x.npz, batch: 2}, test: {source: npz, path: y.npz, batch: 2}}\n"
     run = "run: {eval: {}, best: {metric: hits}, checkpoint: 500 steps}\n"
     assert field(sets + run, path) == value
 

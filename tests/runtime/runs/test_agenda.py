@@ -18,7 +18,7 @@ ops:
   out: {{forward: net, inputs: x}}
   loss: {{loss: mse, inputs: [out, x]}}
   step: {{update: net, loss: loss}}
-data: {{train: {{source: digits, batch: 10}}}}
+data: {{train: {{source: npz, path: x.npz, batch: 10}}}}
 run: {{checkpoint: {every}, {length}}}
 """
 

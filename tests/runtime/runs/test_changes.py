@@ -45,8 +45,8 @@ ops:
   tune: {update: tuned, loss: own}
 outputs: [error, total]
 data:
-  train: {source: digits, batch: 32, shuffle: true}
-  test: {source: digits, batch: 360, split: test}
+  train: {source: digits, batch: 32, shuffle: true, args: {flatten: true}}
+  test: {source: digits, batch: 360, split: test, args: {flatten: true}}
 run: {steps: 100}
 """
 
@@ -60,7 +60,7 @@ RUN = {
     "ops.total.mode=train": "ops.total.mode: [train, eval, test, infer] -> [train]",
     "ops.learn.defer=end": "ops.learn.defer: auto -> end",
     "data.test.batch=100": "data.test.batch: 360 -> 100",
-    "data.eval={source: digits, batch: 9}": "data.eval: nothing -> {source: digits, batch: 9, shuffle: false",
+    "data.eval={source: npz, path: x.npz, batch: 9}": "data.eval: nothing -> {source: npz, batch: 9, shuffle: false",
 }
 HYPER = {
     "vars.lr=0.02": "models.net.optimizer.lr: 0.01 -> 0.02",

@@ -88,7 +88,7 @@ ops:
   learn: {update: net, loss: loss}
   accuracy: {metric: accuracy, inputs: [scores, y]}
 outputs: [loss, accuracy]
-data: {train: {source: digits, batch: 8}}
+data: {train: {source: npz, path: x.npz, batch: 8}}
 """
 
 

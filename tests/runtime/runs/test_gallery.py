@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from compiler import compile_step
+from graphspec.analysis.evaluation import find_image_mode
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
-from runtime.train.plots import ImageLogger, find_image_mode
+from runtime.train.plots import ImageLogger
 
 SPEC = """
 graphspec: 1
@@ -58,22 +58,21 @@ def show_now(folder, mode, steps, shape=(4, 8, 8)):
     return step
 
 
-@pytest.mark.parametrize("mode", ["eval", "train"])
-def test_the_mode_is_the_one_that_returns_the_value(mode):
-    declared = spec(mode=mode)
-    assert find_image_mode(declared, compile_step(declared).program) == mode
+@pytest.mark.parametrize(("mode", "found"), [("eval", "eval"), ("train", None)])
+def test_the_mode_is_the_one_that_returns_the_value(mode, found):
+    assert find_image_mode(spec(mode=mode)) == found
 
 
 def test_a_value_that_evaluation_returns_is_not_taken_from_training():
-    declared = spec(mode="[train, eval]")
-    assert find_image_mode(declared, compile_step(declared).program) == "eval"
+    assert find_image_mode(spec(mode="[train, eval]")) == "eval"
 
 
-def test_a_value_that_is_not_returned_is_told_with_near_ones():
-    declared = spec(value="fed")
+def test_a_value_that_is_not_returned_is_told_when_the_spec_is_loaded():
     with pytest.raises(SpecError, match=r"GS230.*shows 'fed', which the step does not return") as caught:
-        find_image_mode(declared, compile_step(declared).program)
+        spec(value="fed")
     assert "add 'fed' to `outputs`" in str(caught.value)
+    with pytest.raises(SpecError, match=r"GS230.*shows 'x'.*\n(.*\n)*.*the step returns"):
+        spec(value="x")
 
 
 def test_pictures_are_written_every_few_steps_and_at_the_end(tmp_path):

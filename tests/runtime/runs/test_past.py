@@ -24,7 +24,7 @@ ops:
   out: {forward: net, inputs: x}
   loss: {loss: mse, inputs: [out, x]}
   learn: {update: net, loss: loss}
-data: {train: {source: digits, batch: 10}}
+data: {train: {source: npz, path: x.npz, batch: 10}}
 run: {steps: 5}
 """
 SPEC = load(TEXT)

@@ -11,6 +11,15 @@ from runtime.backends.tensorflow.library.dtypes import typed
 from runtime.backends.tensorflow.library.functions import take_along
 
 
+def expand(x: tf.Tensor, shape: int | Sequence[Any]) -> tf.Tensor:
+    """Return x with axes of size 1 repeated: a size for every axis, of which -1 keeps what there is."""
+    sizes = [shape] if isinstance(shape, int) else shape
+    kept = tf.shape(x)
+    # The size of the batch is a tensor.
+    stays = [isinstance(size, int) and size == -1 for size in sizes]
+    return tf.broadcast_to(x, [kept[axis] if stays[axis] else size for axis, size in enumerate(sizes)])
+
+
 def cumsum(x: tf.Tensor, axis: int = -1) -> tf.Tensor:
     """Return the sum of all elements up to each along an axis; whole numbers and truth values add up in int64."""
     return tf.cumsum(x if x.dtype.is_floating else tf.cast(x, tf.int64), axis)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from runtime.backends.tensorflow.library.dtypes import floated, promoted
+from runtime.backends.tensorflow.library.dtypes import floated, promoted, typed
 
 Axes: TypeAlias = int | tuple[int, ...] | None
 """One axis, several, or all."""
@@ -175,9 +175,10 @@ def argmax(x: tf.Tensor, axis: int = 1) -> tf.Tensor:
     return tf.argmax(x if x.dtype != tf.bool else tf.cast(x, tf.int32), axis, output_type=tf.int64)
 
 
-def where(condition: tf.Tensor, a: Any, b: Any) -> tf.Tensor:
-    """Return a where the condition holds, else b."""
-    return tf.where(condition, *promoted(a, b))
+def where(condition: tf.Tensor, a: Any, b: Any, dtype: tf.DType | None = None) -> tf.Tensor:
+    """Return a where the condition holds, else b; ``dtype``: the type of two numbers."""
+    first, second = promoted(a, b) if dtype is None else (typed(a, dtype), typed(b, dtype))
+    return tf.where(condition, first, second)
 
 
 def interpolate(a: Any, b: Any, weight: Any) -> tf.Tensor:

@@ -96,6 +96,7 @@ CALLS: Mapping[str, Callee] = {
     "slice": Callee(path="cut", implied={"start": 0, "axis": 1}),
     "gather": Callee(path="take_along", implied={"axis": 1}),
     "reshape": Callee(path="tf.reshape", positional=("shape",)),
+    "expand": Callee(path="expand", positional=("shape",)),
     "permute": Callee(path="tf.transpose", positional=("dims",)),
     "roll": Callee(path="tf.roll", positional=("shifts",), fills={"axis": -1}),
     "pad": Callee(path="pad", positional=("pad",), implied={"method": "constant", "value": 0.0}),

@@ -19,6 +19,7 @@ from runtime.codegen.dialect import Dialect, EmitContext, EmitScope, Global, Low
 from runtime.codegen.dispatch import function_table
 from runtime.codegen.lower.evaluate import options_of
 from runtime.codegen.needs import Needs
+from runtime.codegen.resources import is_typed
 from runtime.codegen.scheduled_numbers import Form
 from runtime.codegen.support_code import Imported, Library, read_library
 from runtime.codegen.text import Block, Code, Line
@@ -136,7 +137,8 @@ class TorchDialect(Dialect):
     def call(self, instruction: Evaluate, scope: EmitScope) -> Resolved:
         """Return how a built-in function is called: PyTorch's losses take tensors alone."""
         literal = any(not isinstance(argument.operand, Ref) for argument in instruction.arguments)
-        return resolve_function(instruction.family, instruction.function.name, options_of(instruction), literal=literal)
+        name, options = instruction.function.name, options_of(instruction)
+        return resolve_function(instruction.family, name, options, literal=literal, typed=is_typed(instruction))
 
     def scheduled(self, read: ast.expr, form: Form) -> ast.expr:
         """Return an expression that reads a Python number, or fills a tensor with it: neither waits for the device."""

@@ -69,6 +69,12 @@ def one_hot(x: torch.Tensor, classes: int, dtype: torch.dtype = torch.float32) -
     return F.one_hot(x.long(), classes).to(dtype)
 
 
+def where(condition: torch.Tensor, a: float, b: float, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Return the number a where the condition holds, else b; a device fills them without being waited for."""
+    first, second = (torch.full((), x, dtype=dtype, device=condition.device) for x in (a, b))
+    return torch.where(condition, first, second)
+
+
 def logsumexp(x: torch.Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> torch.Tensor:
     """Return log(sum(exp(x))) over axes, all by default, which torch wants listed."""
     return torch.logsumexp(x, tuple(range(x.ndim)) if axis is None else axis, keepdims)

@@ -90,6 +90,7 @@ CALLS: Mapping[str, Callee] = {
     "slice": Callee(path="cut", fills={"start": 0}, implied={"axis": 1}),
     "gather": Callee(path="torch.gather", first=("axis",), fills={"axis": 1}),
     "reshape": Callee(path="torch.reshape", positional=("shape",)),
+    "expand": Callee(path="torch.Tensor.expand", positional=("shape",)),
     "permute": Callee(path="torch.permute", positional=("dims",)),
     "roll": Callee(path="torch.roll", positional=("shifts",), keywords={"axis": "dims"}, fills={"axis": -1}),
     "pad": Callee(path="F.pad", positional=("pad",), keywords=MODE, implied={"mode": "constant", "value": 0.0}),
@@ -98,7 +99,7 @@ CALLS: Mapping[str, Callee] = {
     ),
     "one_hot": Callee(path="one_hot", positional=("classes",)),
     "argmax": _along("torch.argmax", 1),
-    "where": Callee(path="torch.where"),
+    "where": Callee(path="torch.where", typed="where"),
     "lerp": Callee(path="interpolate"),
 }
 """The calls that are no operators of Python, as arithmetic, comparisons, masks, ``subscript`` and ``stop`` are."""
@@ -154,9 +155,14 @@ LAYERS: Mapping[str, Callee] = {
 """How each built-in layer is constructed; the layers inside a ``residual`` are its positional arguments."""
 
 
-def resolve_function(family: str, name: str, options: Mapping[str, Value], *, literal: bool = False) -> Resolved:
-    """Return the call of a built-in function; ``literal`` says that one of its operands is a number."""
-    return resolve(FUNCTIONS[family][name], options, literal=literal)
+def resolve_function(
+    family: str, name: str, options: Mapping[str, Value], *, literal: bool = False, typed: bool = False
+) -> Resolved:
+    """Return the call of a built-in function.
+
+    ``literal``: one of its operands is a number; ``typed``: the type of the step is passed.
+    """
+    return resolve(FUNCTIONS[family][name], options, literal=literal, typed=typed)
 
 
 def resolve_layer(kind: str, options: Mapping[str, Value]) -> Resolved:

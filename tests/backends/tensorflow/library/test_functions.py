@@ -81,6 +81,11 @@ CASES = {
     ),
     "topk": (lambda x: arranged.topk(x, 2)[0], lambda x: torchs.topk(x, 2)[0], (TIED,)),
     "topk-least": (lambda x: arranged.topk(x, 3, 1, False)[0], lambda x: torchs.topk(x, 3, 1, False)[0], (TIED,)),
+    "expand": (
+        lambda x: arranged.expand(x[:, :, None], (-1, -1, 5)),
+        lambda x: x[:, :, None].expand(-1, -1, 5),
+        (X,),
+    ),
     "roll": (lambda x: tf.roll(x, 2, axis=1), lambda x: torch.roll(x, 2, dims=1), (CUBE,)),
     "outer": (mine.outer, torch.outer, (X[0], Y[:, 0])),
     "einsum": (partial(tf.einsum, "bij,bj,i->ji"), partial(torch.einsum, "bij,bj,i->ji"), (CUBE, CUBE[:, 0], X[:, 0])),

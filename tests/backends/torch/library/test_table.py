@@ -208,6 +208,8 @@ CALLED = [
     ("gather", (X, SLOT.int()), {"axis": 1}, torch.stack([X[i, SLOT[i]] for i in range(3)])),
     ("reshape", (X,), {"shape": (2, -1)}, X.view(2, 6)),
     ("reshape", (X,), {"shape": -1}, X.view(12)),
+    ("expand", (X[:, None],), {"shape": (-1, 2, 4)}, torch.stack([X, X], dim=1)),
+    ("expand", (X[:1, 0],), {"shape": 5}, torch.stack([X[0, 0]] * 5)),
     ("permute", (X,), {"dims": (1, 0)}, X.T),
     ("one_hot", (SLOT[0],), {"classes": 4}, torch.eye(4)[SLOT[0]]),
     ("argmax", (X,), {}, torch.tensor([3, 3, 3])),
