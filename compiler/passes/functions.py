@@ -67,7 +67,7 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     live: set[str] = set()
     for used in () if problems else find_uses(averages):
         known: dict[tuple[object, ...], ModeGraph] = {} if used else {((), ()): whole}
-        for variant, graph in _find_variants(document, mode, activity, patterns, map_models(used), known, context):
+        for variant, graph in _find_variants(document, mode, activity, patterns, map_models(used), whole, known, context):
             live.update(node.op for node in graph.nodes.values())
             compiled = run_passes(graph, (*ANALYSES, *CHECKS), context, hook)
             if compiled is not None:
@@ -114,6 +114,7 @@ def _find_variants(
     activity: DatasetActivity,
     patterns: tuple[tuple[str, frozenset[str]], ...],
     averages: Mapping[str, str],
+    whole: ModeGraph,
     known: dict[tuple[object, ...], ModeGraph],
     context: Context,
 ) -> tuple[tuple[Variant, StepGraph], ...]:
@@ -124,15 +125,17 @@ def _find_variants(
         phases, frozen = map_cells(spec, fired), find_frozen(spec, fired)
         place = tuple(phases.items()), frozen
         if place not in known:
-            known[place] = lower_mode(document, mode, context, averages, phases, frozen)
-        whole, outputs = activity.restrict(known[place], dataset), activity.outputs[dataset]
-        firing = find_firing(whole.nodes, outputs, by_op, fired)
-        context.sink.report(find_absent_problems(spec, whole.nodes, by_op, fired, firing))
-        graph = select_graph(whole, mode, firing, fired, activity.gates, outputs)
+            lowered = lower_mode(document, mode, context, averages, phases, frozen)
+            # What happens before what is the same in every step: whether an average is in use yet changes nothing.
+            known[place] = replace(lowered, ordering=whole.ordering) if averages else lowered
+        present, outputs = activity.restrict(known[place], dataset), activity.outputs[dataset]
+        firing = find_firing(present.nodes, outputs, by_op, fired)
+        context.sink.report(find_absent_problems(spec, present.nodes, by_op, fired, firing))
+        graph = select_graph(present, mode, firing, fired, activity.gates, outputs)
         if activity.are_named:
             context.sink.report(check_numbers(known[place], graph, dataset))
         key = graph.gated, tuple(graph.nodes), graph.outputs
-        variant = Variant(whole=whole, gates=activity.gates, fired=fired, outputs=outputs)
+        variant = Variant(whole=present, gates=activity.gates, fired=fired, outputs=outputs)
         variant, first = found.get(key, (variant, graph))
         datasets = (*first.datasets, dataset) if activity.are_named else ()
         found[key] = variant, replace(graph, datasets=datasets)

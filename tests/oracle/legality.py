@@ -251,7 +251,9 @@ class Runs:
             earlier = writers[: writers.index(name)] if name in writers else []
             earlier = [one for one in earlier if isinstance(self.ops[one], UpdateOp)]
             if self.meaning.spec.models[model].regularizer and all(self._may_be_held(one, name) for one in earlier):
-                found |= {one for other in earlier for one in self._before_sound(other)}
+                # one that goes by another of them is applied only where that is
+                leading = [one for one in earlier if self.ops[one].every not in earlier]
+                found |= {one for other in leading for one in self._before_sound(other)}
         return found
 
     def _looked_at(self, name: str) -> set[str]:
