@@ -237,6 +237,9 @@ class Step:
         self._require_whole()
         if op.ema in self._lent:
             raise self._refuse_lent(f"'{op.ema}' cannot take the weights of '{average}'", op.ema)
+        stands_in = op.use.eval == "swap" and average in self._built.engine.averaged()
+        if recompute is not None and stands_in:  # forwards call the average, whoever has its weights
+            recompute_statistics(self, self._built.engine, op.target(average), recompute, "eval", None)
         buffers = recompute is not None or any(
             each.op == average and each.moves_buffers
             for mode in self._modes.values()
@@ -248,7 +251,7 @@ class Step:
         self._lent[op.ema] = average
         self._intakes.clear()  # new ones refuse modes that write
         try:
-            if recompute is not None:
+            if recompute is not None and not stands_in:
                 recompute_statistics(self, self._built.engine, op.ema, recompute, "eval", None)
             yield
         finally:
