@@ -182,7 +182,8 @@ class Step:
         (4, 1, 8, 8)
         """
         intake = self._intakes.get((mode, dataset)) or self._find_intake(mode, dataset)
-        ready = self._admit(join_batches(batch, self.spec) if isinstance(batch, list) else batch, intake)
+        given = join_batches(batch, self.spec) if isinstance(batch, list) and all(map(is_batch, batch)) else batch
+        ready = self._admit(given, intake)
         try:
             outputs = self._run(ready, mode, intake.dataset)
         except StepError as error:
@@ -481,7 +482,7 @@ class Step:
     def _admit(self, batch: object, intake: Intake) -> Mapping[str, object]:
         """Return the inputs on the device; only the first batch of a kind is checked."""
         if not is_batch(batch):
-            raise StepError([refuse_batch(batch, intake.names)], self.spec.texts())
+            raise StepError([refuse_batch(batch, intake.names, self.spec)], self.spec.texts())
         seen = tuple(map(self._fingerprint, map(batch.get, intake.names)))
         if seen == intake.usual:  # the common case: nothing else is done for a batch like the one before
             return batch
