@@ -163,6 +163,7 @@ OPS = 'ops: {b: {expr: "x * 2"}}'
         ("  a: {repeat: 2, ops: {b: {ema: net, into: slow, decay: {kind: uniform}}}}", "GS069", "{kind: u"),
         ("  a: {repeat: 2, ops: {b: {ema: net, into: slow, decay: 0.9, init: zeros}}}", "GS069", "zeros"),
         ("  a: {repeat: 2, ops: {b: {ema: net, into: slow, decay: 0.9, start: 5 steps}}}", "GS069", "5 steps"),
+        ("  a: {repeat: 2, every: 7, ops: {b: {copy: net, into: slow}}}", "GS069", "7"),
         ("  a: {repeat: 2, start: 5 steps, ops: {b: {ema: net, into: slow, decay: 0.9}}}", "GS069", "5 steps"),
         ("  a: {repeat: 2, ops: {b: {ema: net, into: slow, decay: 0.9, every: 5 steps}}}", "GS069", "5 steps"),
         (
