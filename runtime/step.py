@@ -182,7 +182,8 @@ class Step:
         (4, 1, 8, 8)
         """
         intake = self._intakes.get((mode, dataset)) or self._find_intake(mode, dataset)
-        ready = self._admit(join_batches(batch, self.spec) if isinstance(batch, list) else batch, intake)
+        given = join_batches(batch, self.spec) if isinstance(batch, list) and all(map(is_batch, batch)) else batch
+        ready = self._admit(given, intake)
         try:
             outputs = self._run(ready, mode, intake.dataset)
         except StepError as error:
@@ -237,6 +238,9 @@ class Step:
         self._require_whole()
         if op.ema in self._lent:
             raise self._refuse_lent(f"'{op.ema}' cannot take the weights of '{average}'", op.ema)
+        stands_in = op.use.eval == "swap" and average in self._built.engine.averaged()
+        if recompute is not None and stands_in:  # forwards call the average, whoever has its weights
+            recompute_statistics(self, self._built.engine, op.target(average), recompute, "eval", None)
         buffers = recompute is not None or any(
             each.op == average and each.moves_buffers
             for mode in self._modes.values()
@@ -248,7 +252,7 @@ class Step:
         self._lent[op.ema] = average
         self._intakes.clear()  # new ones refuse modes that write
         try:
-            if recompute is not None:
+            if recompute is not None and not stands_in:
                 recompute_statistics(self, self._built.engine, op.ema, recompute, "eval", None)
             yield
         finally:
@@ -478,7 +482,7 @@ class Step:
     def _admit(self, batch: object, intake: Intake) -> Mapping[str, object]:
         """Return the inputs on the device; only the first batch of a kind is checked."""
         if not is_batch(batch):
-            raise StepError([refuse_batch(batch, intake.names)], self.spec.texts())
+            raise StepError([refuse_batch(batch, intake.names, self.spec)], self.spec.texts())
         seen = tuple(map(self._fingerprint, map(batch.get, intake.names)))
         if seen == intake.usual:  # the common case: nothing else is done for a batch like the one before
             return batch

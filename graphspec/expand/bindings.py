@@ -379,12 +379,13 @@ class _Binder:
         if scope.within:
             inside: dict[str, Plain] = {**data, "within": [*scope.within]}
             data = inside
+        given = {key: each for key, each in scope.given.items() if self._is_held(key, name, scope.use)}
         for use in find_outer(scope.use):
             if isinstance(repeat := self._scopes[use.name].op, RepeatOp) and op.kind in KINDS:
+                for message, path, help in check_repeated(name, parse_op({**given, **data}) or op):
+                    self._report("GS069", message, ("ops", name, *path), help=help)
                 data = self._repeat(name, data, use, repeat)
-        for key, value in scope.given.items():
-            if not self._is_held(key, name, scope.use):
-                continue
+        for key, value in given.items():
             if key == "after":
                 after: list[Plain] = [*listed(data.get("after")), *listed(value)]
                 following: dict[str, Plain] = {**data, "after": after}
@@ -458,8 +459,6 @@ class _Binder:
     def _repeat(self, name: str, data: dict[str, Plain], use: Use, op: RepeatOp) -> dict[str, Plain]:
         """Return an op as it is in an iteration: its draws have the rows of the iteration."""
         assert use.of is not None
-        for message, path, help in check_repeated(name, data):
-            self._report("GS069", message, ("ops", name, *path), help=help)
         if op.batch == "next":
             return {"mode": "train", **data}
         if op.batch != "split" or not draws_rows(data):

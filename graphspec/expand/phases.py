@@ -38,10 +38,11 @@ def apply_phases(document: Document) -> Document:
             op = ops[name]
             if isinstance(op, dict):
                 own, path = listed(op.get("after")), ("ops", name, "after")
-                changed[name] = {**op, "after": [*own, *before]}
+                added = [each for each in before if each not in own]
+                changed[name] = {**op, "after": [*own, *added]}
                 span = document.value_span(("phases", index, at))
                 place = Place(key=None, value=replace(span, via=(f"phase {index + 1} at {span.place}",)))
-                places.update({(*path, len(own) + each): place for each in range(len(before))})
+                places.update({(*path, len(own) + each): place for each in range(len(added))})
                 places[path] = document.places.get(path, place)
         before += [name for name in names if _writes(ops[name])]
     rest: dict[str, Plain] = {key: each for key, each in data.items() if key != "phases"}

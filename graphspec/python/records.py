@@ -114,7 +114,15 @@ class Recorder:
     _taken: dict[str, Site] = field(default_factory=dict[str, Site])
 
     def add(self, entry: Entry) -> Entry:
-        """Record an entry; raise SpecError for a name that is taken, and for values of another graph."""
+        """Record an entry.
+
+        Raises SpecError for a name that is taken, for values of another graph, and for what is no op inside of one.
+        """
+        if self.holder is not None and entry.section != "ops":
+            message = (
+                f"'{self.holder.name}' holds ops, and this is {'an' if entry.kind == 'input' else 'a'} {entry.kind}"
+            )
+            raise self.error(entry.site, message, "declare it before the `with` statement")
         entry.scope, entry.holder, entry.part = self.scope, self.holder, self.part
         entry.shared = self.shared if entry.section == "ops" else ()
         for ref in find_refs([entry.fields, *(entry.formula.operands if entry.formula else ())], entry.site, self):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeGuard, final
+from typing import TypeGuard, cast, final
 
 from compiler.ir.program import InputDecl, Program
 from graphspec.declare.graph import GraphSpec
@@ -66,14 +66,24 @@ def is_batch(batch: object) -> TypeGuard[Mapping[str, object]]:
     return type(batch) is dict or isinstance(batch, Mapping)
 
 
-def refuse_batch(batch: object, names: tuple[str, ...]) -> Diagnostic:
+def refuse_batch(batch: object, names: tuple[str, ...], spec: GraphSpec) -> Diagnostic:
     """Return the problem of a batch that is not a mapping of inputs by name; ``names`` are the inputs of the step."""
     message = f"the batch is {type(batch).__name__}, expected a mapping from the names of inputs to arrays"
+    if isinstance(batch, list) and any(spec.inputs[name].batch is not None for name in names):
+        listed = cast("list[object]", batch)
+        kinds = ", ".join(dict.fromkeys(type(each).__name__ for each in listed))
+        found = f"{len(listed)} ({kinds})" if listed else "none"
+        message = (
+            f"a step takes {spec.batches} batches, each a mapping from the names of inputs to arrays; found {found}"
+        )
+        return Diagnostic(code=CODE, message=message, help="pass a list of them, as in `step([first, second])`")
     known = names or ("x",)
     help = f'pass a dictionary, as in `step({{"{known[0]}": array}})`'
     if isinstance(batch, (tuple, list)) and len(known) > 1:
-        listed = ", ".join(f'"{name}"' for name in known)
-        help = f"pass a dictionary: `step(dict(zip([{listed}], batch)))`, with the names in the order of the batch"
+        listed_names = ", ".join(f'"{name}"' for name in known)
+        help = (
+            f"pass a dictionary: `step(dict(zip([{listed_names}], batch)))`, with the names in the order of the batch"
+        )
     return Diagnostic(code=CODE, message=message, help=help)
 
 

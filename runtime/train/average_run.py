@@ -125,7 +125,8 @@ def _reconstruct(
     fit = fit_profile(profiles, Profile(length, gamma))
     if fit.error > WORST:
         raise _refuse_width(sigma_rel, fit, profiles, length)
-    blend, buffers = next(iter(blends.values())), run.step.buffers(blends[next(iter(blends))].source)
+    blend = blends[max(stored, key=lambda each: each[2].length)[0]]  # the others may have stopped before
+    buffers = run.step.buffers(blend.source)
     own = _tensors_of(run.step.state().arrays, blend.target)
     kept = {name: array for name, array in own.items() if not _is_averaged(name, array, buffers, blend)}
     parts = [

@@ -160,7 +160,7 @@ ops:
   all: {call: add, inputs: [scores, others]}
   loss: {loss: cross_entropy, inputs: [all, label]}
   step: {update: [net, other], loss: loss}
-  first: {ema: net, decay: {kind: power, gamma: 3.0}, buffers: copy, exclude: '^3'}
+  first: {ema: net, decay: {kind: power, gamma: 3.0}, buffers: copy, exclude: '^3', until: 11 steps}
   second: {ema: net, decay: {kind: power, gamma: 7.0}, buffers: copy, exclude: '^3'}
   third: {ema: net, decay: {kind: power, gamma: 9.0}, buffers: average}
   fourth: {ema: other, decay: {kind: power, gamma: 9.0}}

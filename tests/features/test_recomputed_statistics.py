@@ -148,8 +148,9 @@ def test_evaluations_use_them_and_training_goes_on_as_before(backend: str) -> No
     assert all(np.array_equal(value, weights(other)[name]) for name, value in weights(step).items())
 
 
-def test_a_statement_of_python_computes_them_first(backend: str) -> None:
-    step, other = train(backend, SEPARATE), train(backend, SEPARATE)
+@pytest.mark.parametrize("fields", [SWAP, SEPARATE])
+def test_a_statement_of_python_computes_them_first(backend: str, fields: str) -> None:
+    step, other = train(backend, fields), train(backend, fields)
     before = of(step, "net")
     other.recompute_buffers("average", BATCHES)
     with step.averaged("average", recompute=BATCHES):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from runtime import Step
+from runtime import Step, StepError
 from tests.features.steps import build_step, set_weights, weights
 
 pytestmark = pytest.mark.row("A15")
@@ -334,6 +334,13 @@ ops:
 precision: {loss_scale: {kind: dynamic, initial: 1024, growth_steps: 1}}
 outputs: []
 """
+
+
+def test_another_number_of_batches_is_refused_and_the_message_says_how_many(backend: str) -> None:
+    step, batch = build_step(OVERFLOW, backend, dtype="float32"), {"slope": np.ones((1, 2), np.float32)}
+    for given, found in (([batch], r"1 \(dict\)"), ([], "none"), ([batch, batch, 3], r"3 \(dict, int\)")):
+        with pytest.raises(StepError, match=f"GS209.*takes 3 batches, each a mapping .*; found {found}\n"):
+            step(given)
 
 
 def test_an_overflow_skips_its_iteration_alone_and_the_scale_moves_once(backend: str) -> None:

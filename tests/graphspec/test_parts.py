@@ -156,6 +156,22 @@ OPS = 'ops: {b: {expr: "x * 2"}}'
         ("  a: {repeat: 2, ops: {b: {ema: net, into: slow, decay: 0.9, every: 2}}}", "GS069", "2"),
         ("  a: {repeat: 2, ops: {b: {ema: net, into: slow, half_life: 5 steps}}}", "GS069", "5 steps"),
         (
+            "  a: {repeat: 2, ops: {b: {ema: net, into: slow, decay: {kind: half_life, half_life: 5 steps}}}}",
+            "GS069",
+            "5 steps",
+        ),
+        ("  a: {repeat: 2, ops: {b: {ema: net, into: slow, decay: {kind: uniform}}}}", "GS069", "{kind: u"),
+        ("  a: {repeat: 2, ops: {b: {ema: net, into: slow, decay: 0.9, init: zeros}}}", "GS069", "zeros"),
+        ("  a: {repeat: 2, ops: {b: {ema: net, into: slow, decay: 0.9, start: 5 steps}}}", "GS069", "5 steps"),
+        ("  a: {repeat: 2, every: 7, ops: {b: {copy: net, into: slow}}}", "GS069", "7"),
+        ("  a: {repeat: 2, start: 5 steps, ops: {b: {ema: net, into: slow, decay: 0.9}}}", "GS069", "5 steps"),
+        ("  a: {repeat: 2, ops: {b: {ema: net, into: slow, decay: 0.9, every: 5 steps}}}", "GS069", "5 steps"),
+        (
+            "  a: {repeat: 2, ops: {b: {ema: net, into: slow, decay: 0.9, use: {write_back: {every: 7}}}}}",
+            "GS069",
+            "7",
+        ),
+        (
             "  a: {repeat: 2, ops: {b: {forward: net, inputs: x}, c: {update: net, loss: b, optimizer: adam}}}",
             "GS069",
             "adam",
@@ -230,6 +246,12 @@ def test_what_is_wrong_with_an_order_is_reported_at_the_phase():
     assert (found.code, found.span.place, found.span.via) == ("E-CYCLE", "<text>:6:21", ("phase 2 at <text>:6:21",))
 
 
+def test_an_op_of_a_phase_may_itself_name_what_it_comes_after():
+    named = PLAYERS.replace("judged: {", "judged: {after: step_d, ")
+    assert named != PLAYERS
+    assert set(load(named).ops["judged"].after or ()) == set(load(PLAYERS).ops["judged"].after or ())
+
+
 def test_python_declares_the_same():
     g = Graph("parts")
     x = g.input("x", ["batch", 4])
@@ -280,3 +302,13 @@ def test_python_says_how_a_value_is_taken_out():
         inner = x * 2
     with pytest.raises(SpecError, match="is inside of 'passes'"):
         g.build(outputs=[inner + 1])
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [lambda g: g.model("m", like="net"), lambda g: g.input("y", ["batch"]), lambda g: g.state("s", [1])],
+)
+def test_python_declares_no_models_inputs_or_states_inside_of_an_op(declare):
+    g = Graph("parts")
+    with g.repeat("passes", 2), pytest.raises(SpecError, match=r"'passes' holds ops, and this is an? [mis]"):
+        declare(g)

@@ -38,10 +38,14 @@ class RowWindow(Window):
         return [*super().variables(), *self.ids.values()]
 
     def drop(self) -> None:
-        """Forget what was added, and begin anew; TensorFlow takes no size of a later step from that of nothing."""
+        """Forget what was added, and begin anew.
+
+        Only a tensor says that no rows are kept: TensorFlow would take the sizes of other steps' rows from a known one.
+        """
+        none = tf.minimum(self.rows.read_value(), 0)
         for each in self.variables():
-            nothing = tf.zeros([size or 0 for size in each.shape], each.dtype)
-            each.assign(tf.raw_ops.PlaceholderWithDefault(input=nothing, shape=each.shape))
+            is_whole = each.shape.is_fully_defined()
+            each.assign(tf.zeros(each.shape, each.dtype) if is_whole else each.read_value()[:none])
 
     def add(self, gradients: RowGradients, rows: Any = 1, count: Any = 0, commits: tf.Tensor | None = None) -> None:
         """Add gradients as a window does; a row that only steps have that are not committed is not of the window."""
