@@ -19,6 +19,8 @@ from compiler.plan.left_out import find_absence
 from compiler.plan.text import cells_of, flags_of
 from compiler.plan.turns import describe_turns
 from graphspec.declare.library import RANDOMS
+from graphspec.declare.ops import Op
+from graphspec.declare.parts import Part
 from graphspec.diagnostics import escape
 
 MEANINGS: Mapping[str, str] = {
@@ -48,7 +50,8 @@ def explain_op(plan: CompiledStep, op: str) -> str:
     """Return everything that was decided about an op, by the functions in which it runs."""
     place = place_in(plan.spec.span("ops", op, key=True))
     declared = plan.spec.ops[op]
-    text = [", ".join((f"{op}: {declared.kind}", *map(str, declared.within))) + (f" ({place})" if place else "")]
+    header = (f"{op}: {declared.kind}", *map(_describe_part, declared.within), *_list_clocks(declared))
+    text = [", ".join(header) + (f" ({place})" if place else "")]
     explained: dict[tuple[str, ...], list[str]] = {}
     numbers: dict[str, list[int]] = {}
     turns = {name: steps for mode in plan.program.modes for name, steps in describe_turns(mode, plan.program).items()}
@@ -79,6 +82,19 @@ def explain_op(plan: CompiledStep, op: str) -> str:
             places.append(f"{function} ({lines_of}{when})" if found else function)
         text += ["", f"in {', '.join(places)}", *(f"  {sentence}" for sentence in said)]
     return "\n".join(map(escape, text)) + "\n"
+
+
+def _describe_part(part: Part) -> str:
+    """Return an iteration or alternative in words; of one that is drawn, how often."""
+    if part.low is None or part.high is None:
+        return str(part)
+    return f"{part} (drawn in {round(100 * (part.high - part.low), 2):g} % of the steps)"
+
+
+def _list_clocks(op: Op) -> Iterator[str]:
+    """Yield when an op runs, as the spec says it."""
+    clocks = {"every": op.every, "start": op.opens, "until": op.until}
+    return (f"{key}: {value}" for key, value in clocks.items() if value is not None)
 
 
 def explain_storage(plan: CompiledStep, name: str) -> str:
@@ -151,13 +167,14 @@ def _stops_nothing(graph: StepGraph, node: Instruction) -> bool:
 
 def _explain_neighbours(graph: StepGraph, node: Instruction) -> Iterator[str]:
     """Yield what reads a value; of a write what must come before it, and what must wait for it."""
-    if not node.is_write:
+    if node.provides:
         after = (
             graph.nodes[edge.after] for edge in graph.edges if (edge.before, edge.hazard) == (node.id, Hazard.DATA)
         )
         readers = [*dict.fromkeys(each.label for each in after if each.label != node.label)]
         readers += [] if set(node.defines).isdisjoint(graph.outputs) else ["what the step returns"]
         yield f"read by {', '.join(readers) or 'nothing'}"
+    if not node.writes:
         return
     edges = [edge for edge in graph.edges if edge.hazard is not Hazard.DATA and node.id in (edge.before, edge.after)]
     for edge in _distinct(edge for edge in edges if edge.after == node.id):

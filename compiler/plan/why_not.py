@@ -22,7 +22,8 @@ def explain_why_not(plan: CompiledStep, op: str, way: Way) -> str:
             said.setdefault(sentences, []).append(function)
     lines += [] if said else ["", "it writes in no step"]
     for sentences, functions in said.items():
-        lines += ["", f"in {', '.join(functions)}", *(f"  {sentence}" for sentence in sentences)]
+        where = "every function" if len(functions) == len(plan.graphs) > 1 else ", ".join(functions)
+        lines += ["", f"in {where}", *(f"  {sentence}" for sentence in sentences)]
     return "\n".join(map(escape, lines)) + "\n"
 
 
@@ -31,7 +32,7 @@ def _explain_graph(graph: StepGraph, op: str, way: Way) -> Iterator[str]:
     place = {name: index for index, name in enumerate(graph.sequence)}
     for name in graph.sequence:
         node = graph.nodes[name]
-        if node.op != op or not node.is_write:
+        if node.op != op or not node.writes:
             continue
         edges = [edge for edge in graph.edges if (edge.after if way == "earlier" else edge.before) == name]
         others = {(edge.before if way == "earlier" else edge.after): edge for edge in edges}

@@ -28,7 +28,7 @@ def declare() -> GraphSpec:
             "train": {"source": "digits", "batch": 64, "shuffle": True},
             "test": {"source": "digits", "split": "test", "batch": 360},
         },
-        run={"steps": 1500, "log_every": 100},
+        run={"steps": 1500, "log_every": 100, "eval": {"data": "test"}},
     )
 
 
