@@ -129,12 +129,12 @@ def _describe(name: str, op: Op) -> str:
     match op:
         case UpdateOp():
             source = op.loss or ", ".join(op.gradients or ())
-            window = f" of {op.window} steps" if op.window > 1 else ""
+            window = f" accumulated over {op.window} steps" if op.window > 1 else ""
             return f"{', '.join(op.update)} from {source}{window}"
         case EmaOp():
             seldom = f" after every {op.every} writes of {op.ema}" if isinstance(op.every, int) and op.every > 1 else ""
             back = op.use.write_back
-            taken = f", whose weights {op.ema} takes after every {back.every}" if back is not None else ""
+            taken = f", and back into {op.ema} after every {back.every} writes of it" if back is not None else ""
             return f"{op.target(name)} from {op.ema}{seldom}{taken}"
         case AssignOp():
             return f"{op.assign} from {op.value}"
