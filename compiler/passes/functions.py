@@ -67,7 +67,9 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     live: set[str] = set()
     for used in () if problems else find_uses(averages):
         known: dict[tuple[object, ...], ModeGraph] = {} if used else {((), ()): whole}
-        for variant, graph in _find_variants(document, mode, activity, patterns, map_models(used), whole, known, context):
+        for variant, graph in _find_variants(
+            document, mode, activity, patterns, map_models(used), whole, known, context
+        ):
             live.update(node.op for node in graph.nodes.values())
             compiled = run_passes(graph, (*ANALYSES, *CHECKS), context, hook)
             if compiled is not None:
