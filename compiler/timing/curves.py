@@ -60,7 +60,7 @@ def report_pace(spec: GraphSpec, problem: PaceProblem, place: Path) -> Diagnosti
         message=problem.message,
         span=span,
         notes=problem.notes(spec),
-        help=problem.help,
+        help=problem.remedy(spec),
         is_pending=problem.is_pending,
     )
 

@@ -150,6 +150,31 @@ def test_what_cannot_be_counted_says_what_is_missing_and_what_to_write(clock, mi
     assert remedy in problem.help
 
 
+@pytest.mark.parametrize(
+    ("clock", "end", "remedy"),
+    [
+        (
+            "start: 3 epochs",
+            "run: {epochs: 9}",
+            "in Python, pass the length: `compile_step(spec, pace=Pace(epoch=..., run",
+        ),
+        (
+            "until: 0.5 run",
+            "run: {epochs: 9}",
+            "in Python, pass the length: `compile_step(spec, pace=Pace(epoch=..., run",
+        ),
+        ("until: 0.5 run", "", "write `run: {steps: ...}`, or count steps"),
+        ("accumulate: {steps: 3, on_epoch_end: drop}", "", "run=...))`, or write `on_epoch_end: carry`"),
+    ],
+)
+def test_a_length_that_the_spec_declares_is_passed_where_no_data_is_read(clock, end, remedy):
+    data = "data: {train: {source: npz, path: x.npz, batch: 32}}\n"
+    (problem,) = refused(clock, pace=None, end=data + end)
+    assert remedy in problem.help
+    assert "declare" not in problem.help
+    plan_of(clock, pace=Pace(epoch=4, run=36), end=data + end)  # so the remedy is one
+
+
 def test_all_that_cannot_be_counted_is_told_at_once_and_other_problems_with_it():
     more = "  follow: {ema: a, into: slow_a, half_life: 2 epochs}\n  idle: {forward: b, inputs: y}\n"
     found = refused("start: 3 epochs, until: 0.5 run", more=more, pace=None)
