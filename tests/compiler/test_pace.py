@@ -175,6 +175,15 @@ def test_a_length_that_the_spec_declares_is_passed_where_no_data_is_read(clock, 
     plan_of(clock, pace=Pace(epoch=4, run=36), end=data + end)  # so the remedy is one
 
 
+def test_a_place_in_the_only_group_of_a_model_is_found_with_and_without_a_list():
+    for groups in ("{frozen: {until: 1 epochs}}", "[{frozen: {until: 1 epochs}}]"):
+        b = f"b: {{layers: [{{linear: 4}}, {{linear: 4}}], optimizer: sgd, groups: {groups}}}"
+        text = document(STEP.replace("CLOCK_A", "every: 1").replace("CLOCK_B", "every: 1"), PRELUDE)
+        spec = load(re.sub(r"b: \{layers.*", lambda _, b=b: b, text, count=1))
+        (found,) = compile_step(spec, pending=True).pending
+        assert found.span.end_column - found.span.column == len("1 epochs")
+
+
 def test_all_that_cannot_be_counted_is_told_at_once_and_other_problems_with_it():
     more = "  follow: {ema: a, into: slow_a, half_life: 2 epochs}\n  idle: {forward: b, inputs: y}\n"
     found = refused("start: 3 epochs, until: 0.5 run", more=more, pace=None)
