@@ -8,7 +8,14 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from compiler.batch.losses import find_counted
-from compiler.checks.effects import check_averaging, check_backend, check_dead, check_durations, check_terms
+from compiler.checks.effects import (
+    check_averaging,
+    check_backend,
+    check_dead,
+    check_durations,
+    check_returned,
+    check_terms,
+)
 from compiler.checks.sparse import check_lazy, check_tables
 from compiler.declare import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
 from compiler.facts.models import Observations, describe_models
@@ -83,6 +90,8 @@ def compile_step(
     sink.report((*document.structure.problems, *check_dead(spec, live), *uncounted))
     sink.report(each for mode, found in modes.items() for each in check_modes(spec, mode, found.program.gates))
     sink.stop_on_errors()
+    if "train" in modes:
+        sink.report(check_returned(spec, live["train"], modes["train"].graphs))
     sink.report(find_uncalled(spec, document.whole.everything, document.models))
     sink.stop_on_errors()
     program = _declare(document, tuple(modes.values()), context)

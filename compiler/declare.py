@@ -22,7 +22,7 @@ from compiler.ir.program import (
 )
 from compiler.ir.value import HyperParameter, ScheduleDecl
 from compiler.lower.context import freeze_options
-from compiler.timing.curves import UNKNOWN, declare_schedule
+from compiler.timing.curves import declare_schedule, stand_in
 from compiler.timing.units import ClockRates, Pace, PaceProblem
 from compiler.types.infer_types import Structure
 from graphspec.declare.graph import GraphSpec
@@ -96,7 +96,7 @@ def declare_models(
 def declare_optimizers(spec: GraphSpec, backend: str, pace: Pace) -> tuple[OptimizerDecl, ...]:
     """Return the optimizer cells that some update uses: a model's own, or an update's.
 
-    A schedule that cannot be counted, which `check_schedules` reports, is UNKNOWN.
+    A schedule that cannot be counted, which `check_schedules` reports, has a stand-in.
     """
     found: list[OptimizerDecl] = []
     for cell in find_optimizers(spec):
@@ -152,7 +152,7 @@ def _declare_number(value: float | ScheduleSpec, rates: ClockRates) -> float | S
     try:
         return declare_schedule(value, rates)
     except PaceProblem:
-        return UNKNOWN
+        return stand_in(value)
 
 
 def _initializer(init: str | float) -> Initializer:

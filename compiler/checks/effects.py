@@ -1,8 +1,8 @@
-"""Checks of what has no effect: W-NO-EFFECT, W-DEAD, `defer: never` where it cannot be, values that are no images."""
+"""Checks of what has no effect: W-NO-EFFECT, W-DEAD, W-NO-OUTPUT, `defer: never` where it cannot be, images."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from compiler.facts.optimizers import find_averaging, find_optimizers
@@ -22,7 +22,7 @@ from compiler.timing.units import Pace, assume_pace
 from compiler.types.dimension import format_shape
 from graphspec.analysis.scope import find_expression
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import CallOp, CopyOp, EmaOp, LossOp, MetricOp, TransformOp, UpdateOp
+from graphspec.declare.ops import CallOp, CopyOp, EmaOp, GradientOp, LossOp, MetricOp, TransformOp, UpdateOp
 from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
 from graphspec.diagnostics import Diagnostic, Span
 
@@ -150,6 +150,27 @@ def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[
         span = span_of(spec, name)
         needed.add(_find_written(spec, name))
         yield Diagnostic(code="W-DEAD", severity="warning", message=message, span=span, label="never runs", help=help)
+
+
+def check_returned(spec: GraphSpec, live: Collection[str], graphs: Mapping[str, StepGraph]) -> Iterator[Diagnostic]:
+    """Yield W-NO-OUTPUT for a spec without `outputs` whose train step updates models and returns nothing.
+
+    ``live`` and ``graphs``: the ops that fire in train mode, and the graphs of its functions.
+    """
+    updates = [(name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp) and name in live]
+    if spec.outputs is not None or not updates or any(graph.outputs for graph in graphs.values()):
+        return
+    name, update = updates[0]
+    differentiated = (op.gradient for op in spec.ops.values() if isinstance(op, GradientOp))
+    named = update.loss or next(differentiated, "loss")
+    yield Diagnostic(
+        code="W-NO-OUTPUT",
+        severity="warning",
+        message="the train step returns nothing: without `outputs` it returns metrics and `loss` ops, and has none",
+        span=span_of(spec, name, "loss") or span_of(spec, name),
+        label="computed, and not returned" if update.loss else "trains unseen",
+        help=f"write `outputs: [{named}]`, or `outputs: []` if nothing is logged",
+    )
 
 
 def _find_written(spec: GraphSpec, name: str) -> Span | None:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from compiler.ir.cell import Cell, CellVersion
+from graphspec.declare.schedules import ScheduleSpec
 from graphspec.declare.subscripts import Subscript
 
 Plain: TypeAlias = None | bool | int | float | str | tuple["Plain", ...] | Mapping[str, "Plain"]
@@ -168,6 +169,8 @@ class ScheduleDecl:
     """join: the first part, then one from each of ``moments`` on, where its own n is 0."""
     moments: tuple[int, ...] = ()
     """Rising, all greater than 0."""
+    uncounted: ScheduleSpec | None = None
+    """What is written, where a length of it cannot be counted yet; the number itself then says nothing."""
 
 
 HyperParameter: TypeAlias = Plain | ScheduleDecl | tuple["HyperParameter", ...]

@@ -64,7 +64,7 @@ def check_windows(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
                 span=spec.span("ops", name, "accumulate", "on_epoch_end"),
                 notes=problem.notes(spec),
                 is_pending=problem.is_pending,
-                help=problem.help,
+                help=problem.remedy(spec),
             )
 
 
@@ -97,8 +97,7 @@ def _find_problem(spec: GraphSpec, name: str, op: UpdateOp, pace: Pace) -> PaceP
     try:
         ClockRates(pace=pace).steps(Duration(count=1, unit="epochs"))
     except PaceProblem as problem:
-        help = "declare `data: {train: ...}` with a source of known length, or write `on_epoch_end: carry`"
-        return PaceProblem(problem.message, help, unit=problem.unit)
+        return PaceProblem(problem.message, "or write `on_epoch_end: carry`", unit=problem.unit)
     held = find_held(spec, (op.every,)) if op.at_epoch_end == "flush" and isinstance(op.every, str) else None
     if held is not None:
         message = f"'{held}' is skipped in steps whose gradients are not finite, and such steps do not count"

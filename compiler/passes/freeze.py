@@ -93,7 +93,7 @@ def check_freezes(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
                 span=spec.span("models", freeze.model, "groups", freeze.index, "frozen", "until"),
                 notes=problem.notes(spec),
                 is_pending=problem.is_pending,
-                help=problem.help,
+                help=problem.remedy(spec),
             )
 
 

@@ -37,20 +37,22 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         listed: list[Json] = [export_instruction(each, waits.get(each.id, ())) for each in function.instructions]
         functions.append({**head, "instructions": listed})
     groups: list[Json] = []
-    for row in find_groups(program, mode):
+    for row in find_groups(plan, mode):
         # The parameters are null where a class names them.
         names: Json = None if row.parameters is None else [*row.parameters]
         found: Object = {"model": row.model, "match": row.group.match, "parameters": names}
         for name, number in (("lr_scale", row.group.lr_scale), ("weight_decay", row.group.weight_decay)):
             found[name] = format_change(number) if isinstance(number, ScheduleDecl) else number
-        until, update = (None, None) if row.gate is None else (row.gate.until, row.gate.last)
+        update = None if row.gate is None else row.gate.last
+        until = row.gate.until if row.gate is not None else None if row.uncounted is None else str(row.uncounted)
         found["optimizer"] = row.group.optimizer or None
         groups.append({**found, "frozen": row.group.frozen, "frozen_until": until, "frozen_until_update": update})
     schedules: list[Json] = []
     for entry in find_schedules(program, mode):
         owner: Object = {entry.owner: entry.name, **({"option": entry.option} if entry.option else {})}
-        kind: Object = {"kind": entry.schedule.kind, "clock": entry.schedule.clock, "text": format_entry(entry)}
-        schedules.append({**owner, **kind})
+        written, counted = entry.schedule.uncounted, entry.schedule
+        kind, clock = (counted.kind, counted.clock) if written is None else (written.schedule, written.clock)
+        schedules.append({**owner, "kind": kind, "clock": clock, "text": format_entry(entry)})
     keys = {name: plan.spec.span("ops", name, key=True) for name in plan.spec.ops}
     warnings: list[Json] = []
     for problem in (*plan.warnings, *plan.pending):

@@ -89,7 +89,10 @@ class GroupRecord(Exact):
     weight_decay: Annotated[float | InWords | None, Field(description="Null: the optimizer's.")]
     optimizer: Annotated[str | None, Field(description="Its own optimizer; null: that of the others.")]
     frozen: bool
-    frozen_until: Annotated[int | None, Field(description="The last step; null: for ever, never, or counted.")]
+    frozen_until: Annotated[
+        int | str | None,
+        Field(description="The last step, a duration that is not counted yet; null: for ever, never, or counted."),
+    ]
     frozen_until_update: Annotated[int | None, Field(description="The last update, where only the run can count it.")]
 
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import cast
 
 from compiler.facts.parameters import find_known_names, find_matching
-from compiler.ir.program import Gate, GroupDecl, OptimizerDecl, Program, group_of
+from compiler.ir.program import Gate, GroupDecl, OptimizerDecl, group_of
 from compiler.ir.value import HyperParameter, Json, Object, ScheduleDecl
-from compiler.plan.timetable import find_applied, format_end, format_schedule
+from compiler.passes.freeze import find_freeze_gate, find_freezes
+from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.timetable import UNCOUNTED, find_applied, format_end, format_schedule
+from graphspec.declare.durations import Duration
 from graphspec.declare.optimizers import OPTIMIZERS, OptimizerName
 
 
@@ -66,11 +69,16 @@ class GroupRow:
     group: GroupDecl
     parameters: tuple[str, ...] | None
     gate: Gate | None = None
-    """Open as long as it is frozen; None where it is frozen for ever, or never."""
+    """Open as long as it is frozen; None where it is frozen for ever, never, or cannot be counted yet."""
+    uncounted: Duration | None = None
+    """Until when it is frozen, where that cannot be counted yet."""
 
 
-def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:
+def find_groups(plan: CompiledStep, mode: str) -> Iterator[GroupRow]:
     """Yield the groups of the models that a mode updates."""
+    program = plan.program
+    freezes = find_freezes(plan.spec) if mode == "train" else ()
+    uncounted = {each.gate: each.until for each in freezes if find_freeze_gate(plan.spec, each, plan.pace) is None}
     gates = {gate.op: gate for gate in program.mode(mode).gates}
     known = find_known_names(program.models)
     groups = [group for each in find_applied(program, mode) for group in each.groups]
@@ -80,8 +88,9 @@ def find_groups(program: Program, mode: str) -> Iterator[GroupRow]:
         if group not in seen:
             seen.append(group)
             names = find_matching(group.match, known[group.model]) if group.model in known else None
-            gate = gates.get(group_of(group.model, group.index))
-            yield GroupRow(model=group.model, group=group, parameters=names, gate=gate)
+            name = group_of(group.model, group.index)
+            gate, until = gates.get(name), uncounted.get(name)
+            yield GroupRow(model=group.model, group=group, parameters=names, gate=gate, uncounted=until)
 
 
 def format_group(row: GroupRow) -> str:
@@ -90,6 +99,7 @@ def format_group(row: GroupRow) -> str:
     changes = {
         "frozen": group.frozen,
         f"frozen {row.gate and format_end(row.gate)}": row.gate is not None,
+        f"frozen until {row.uncounted} {UNCOUNTED}": row.uncounted is not None,
         f"lr times {format_change(group.lr_scale)}": group.lr_scale != 1.0,
         f"weight_decay {format_change(group.weight_decay or 0)}": group.weight_decay is not None,
         f"stepped by {group.optimizer}": bool(group.optimizer),

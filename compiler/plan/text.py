@@ -78,7 +78,7 @@ def list_details(plan: CompiledStep, mode: str) -> dict[str, list[str]]:
         "left out": list_left_out(plan, mode),
         "optimizers": map(format_optimizer, find_applied(program, mode)),
         "overflow": describe_overflow(plan, mode),
-        "groups": map(format_group, find_groups(program, mode)),
+        "groups": map(format_group, find_groups(plan, mode)),
         "schedules": schedules,
         "moments": describe_moments(plan, mode),
         "not counted yet (the steps above are those without it)": (each.message for each in plan.pending),

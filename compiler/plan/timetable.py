@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -15,7 +15,9 @@ from compiler.passes.freeze import find_freeze_gate, find_freezes
 from compiler.plan.compiled_step import CompiledStep
 from compiler.timing.curves import UNKNOWN, find_scheduled
 from graphspec.declare.decays import DecayKind
+from graphspec.declare.durations import Duration, Length
 from graphspec.declare.ops import UpdateOp
+from graphspec.declare.schedules import LENGTHS, PartSpec, ScheduleSpec
 
 FORMULAS: Mapping[DecayKind, str] = {
     "tf": "min(max, (1 + n)/(10 + n))",
@@ -28,6 +30,8 @@ FORMULAS: Mapping[DecayKind, str] = {
     "hard": "0 at every multiple, else 1",
 }
 """What averages keep, by kind; n counts the writes of the source, for uniform what was averaged."""
+UNCOUNTED = "(not counted yet)"
+"""Follows what the spec writes where a length is missing that only a run knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +68,20 @@ def find_schedules(program: Program, mode: str) -> Iterator[Entry]:
 
 
 def format_entry(entry: Entry) -> str:
-    """Return a schedule and what it counts in words."""
+    """Return a schedule and what it counts in words; nothing is counted where a length is not known yet."""
+    if entry.schedule.uncounted is not None:
+        return format_schedule(entry.schedule)
     of = f" by the optimizer of {entry.counted}" if entry.counted else ""
     return f"{format_schedule(entry.schedule)} (counts {format_clock(entry.schedule)}{of}, from 0)"
 
 
 def format_schedule(schedule: ScheduleDecl) -> str:
     """Return a schedule in words: `cosine from 0.001 to 0 over 3000 updates`."""
+    if schedule.uncounted is not None:
+        return f"{_format_written(schedule.uncounted)} {UNCOUNTED}"
     if not schedule.parts:
-        return _format_curve(schedule, schedule.clock)
-    first, *others = (_format_curve(part, schedule.clock) for part in schedule.parts)
+        return _format_declared(schedule, schedule.clock)
+    first, *others = (_format_declared(part, schedule.clock) for part in schedule.parts)
     later = (f"from {begin} {schedule.clock} on {part}" for begin, part in zip(schedule.moments, others, strict=True))
     return "; ".join((first, *later))
 
@@ -136,23 +144,49 @@ def _format_updates(gate: Gate, count: int) -> str:
     return f"update {count} by {' or '.join(gate.counted)}"
 
 
-def _format_curve(curve: ScheduleDecl, unit: str) -> str:
+def _format_declared(curve: ScheduleDecl, unit: str) -> str:
     """Return a curve in words, its lengths in a unit."""
     fields = {name: f"{value:.6g}" for name, value in curve.fields.items()}
     if curve.kind in FORMULAS and unit == "writes":
         given = f", {', '.join(f'{name} {value}' for name, value in fields.items())}" if fields else ""
         return f"{FORMULAS[cast('DecayKind', curve.kind)]}{given}"
-    match curve.kind:
+    fields |= {name: f"{fields[name]} {unit}" for name in LENGTHS if name in fields}
+    first, *later = curve.values or (0.0,)
+    values = ((f"{at} {unit}", value) for at, value in zip(curve.moments, later, strict=True))
+    return _format_curve(curve.kind, fields, first, values)
+
+
+def _format_written(schedule: ScheduleSpec) -> str:
+    """Return a schedule in words, its lengths as they are written; a number counts ticks of its clock."""
+
+    def measure(length: Length) -> str:
+        """Return a length with its unit."""
+        return str(length) if isinstance(length, Duration) else f"{length:.6g} {schedule.clock}"
+
+    texts: list[str] = []
+    for curve in schedule.parts or (schedule,):
+        fields = {
+            name: measure(value) if name in LENGTHS or isinstance(value, Duration) else f"{value:.6g}"
+            for name, value in curve.fields.items()
+        }
+        (_, first), *later = curve.moments or ((0, 0.0),)
+        text = _format_curve(curve.schedule, fields, first, ((measure(at), value) for at, value in later))
+        lasts = curve.for_ if isinstance(curve, PartSpec) else None
+        texts.append(text if lasts is None else f"{text}, for {measure(lasts)}")
+    return "; then ".join(texts)
+
+
+def _format_curve(kind: str, fields: Mapping[str, str], first: float, later: Iterable[tuple[str, float]]) -> str:
+    """Return a curve in words: numbers as texts, lengths with units, and the values of piecewise with their moments."""
+    match kind:
         case "constant":
             return f"constant {fields['value']}"
         case "exponential":
-            return f"exponential from {fields['from']}, times {fields['rate']} per {fields['per']} {unit}"
+            return f"exponential from {fields['from']}, times {fields['rate']} per {fields['per']}"
         case "step":
-            return f"step from {fields['from']}, times {fields['factor']} every {fields['every']} {unit}"
+            return f"step from {fields['from']}, times {fields['factor']} every {fields['every']}"
         case "piecewise":
-            first, *others = curve.values
-            later = (f"{value:g} from {at} {unit} on" for at, value in zip(curve.moments, others, strict=True))
-            return ", ".join((f"piecewise {first:g}", *later))
+            return ", ".join((f"piecewise {first:g}", *(f"{value:g} from {at} on" for at, value in later)))
         case _:
-            way = f"{curve.kind} from {fields['from']} to {fields['to']} over {fields['over']} {unit}"
+            way = f"{kind} from {fields['from']} to {fields['to']} over {fields['over']}"
             return way if "power" not in fields else f"{way}, power {fields['power']}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeAlias, cast
 
@@ -23,7 +23,12 @@ from graphspec.diagnostics import Diagnostic
 
 Path = tuple[str | int, ...]
 UNKNOWN = ScheduleDecl(kind="constant", fields={"value": 0.0}, clock="steps")
-"""Replaces a schedule that cannot be counted; it is compared by identity and not listed."""
+"""Replaces the decay of an average that cannot be counted; it is compared by identity and not listed."""
+
+
+def stand_in(schedule: ScheduleSpec) -> ScheduleDecl:
+    """Return what takes the place of a schedule that cannot be counted yet: a number that plans print as written."""
+    return replace(UNKNOWN, uncounted=schedule)
 
 
 def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
@@ -55,7 +60,7 @@ def report_pace(spec: GraphSpec, problem: PaceProblem, place: Path) -> Diagnosti
         message=problem.message,
         span=span,
         notes=problem.notes(spec),
-        help=problem.help,
+        help=problem.remedy(spec),
         is_pending=problem.is_pending,
     )
 
@@ -171,7 +176,7 @@ def declare_scheduled(spec: GraphSpec, pace: Pace) -> Mapping[Place, Scheduled]:
         try:
             schedule = declare_schedule(field.schedule, field.rates)
         except PaceProblem:
-            schedule = UNKNOWN
+            schedule = stand_in(field.schedule)
         op, *option = map(str, field.place)
         found[field.place] = Scheduled(
             op=op,

@@ -50,12 +50,13 @@ def check_phases(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
             ClockRates(pace=pace).steps(Duration(count=cell.epoch - 1, unit="epochs"))
         except PaceProblem as problem:
             change = f"the optimizer of '{cell.owner}' changes at epoch {cell.epoch}"
-            source = "declare `data: {train: ...}` with a source of known length"
+            if problem.is_pending:  # it cannot count steps in place of epochs
+                problem = PaceProblem(problem.message, "", unit=problem.unit)
             yield Diagnostic(
                 code="E-PACE",
                 message=f"{change}, which cannot be counted: {problem.message}",
                 span=spec.span(*cell.path, key=True),
                 notes=problem.notes(spec),
                 is_pending=problem.is_pending,
-                help=problem.help if elsewhere else source,
+                help=problem.remedy(spec),
             )

@@ -55,7 +55,7 @@ def check_resets(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
                 span=spec.span("ops", name, "reset"),
                 notes=problem.notes(spec),
                 is_pending=problem.is_pending,
-                help=problem.help,
+                help=problem.remedy(spec),
             )
 
 
@@ -237,7 +237,7 @@ def _count(spec: GraphSpec, name: str, field: Field, duration: Duration, pace: P
             span=span_of(spec, name, *place),
             notes=problem.notes(spec),
             is_pending=problem.is_pending,
-            help=problem.help,
+            help=problem.remedy(spec),
         )
 
 

@@ -33,16 +33,19 @@ class Pace:
 
 STEPS = "or count steps: `1000 steps`"
 MISSING: Mapping[Unit, tuple[str, str]] = {
-    "epochs": ("how many steps an epoch has", f"declare `data: {{train: ...}}` with a source of known length, {STEPS}"),
-    "samples": ("how many samples a step takes", f"declare `data: {{train: ...}}` with its `batch`, {STEPS}"),
-    "run": ("how many steps the run makes", f"write `run: {{steps: ...}}`, {STEPS}"),
+    "epochs": ("how many steps an epoch has", "declare `data: {train: ...}` with a source of known length"),
+    "samples": ("how many samples a step takes", "declare `data: {train: ...}` with its `batch`"),
+    "run": ("how many steps the run makes", "write `run: {steps: ...}`"),
 }
 """For every unit that only a run has: what must be known, and how the spec says it."""
 
 
 @final
 class PaceProblem(Exception):
-    """A length that cannot be counted: why, the remedy, the unit whose length is not known, and the place below."""
+    """A length that cannot be counted: why, the remedy, the unit whose length is not known, and the place below.
+
+    Where only a run has the unit, the remedy given is the other one, ``or count steps``, if there is one.
+    """
 
     def __init__(self, message: str, help: str, *, unit: Unit | None = None, path: tuple[str | int, ...] = ()) -> None:
         super().__init__(message)
@@ -59,6 +62,15 @@ class PaceProblem(Exception):
     def within(self, message: str, path: tuple[str | int, ...]) -> PaceProblem:
         """Return the problem of what cannot be read for this one, at a place."""
         return PaceProblem(f"{message}: {self.message}", self.help, unit=self.unit, path=path)
+
+    def remedy(self, spec: GraphSpec) -> str:
+        """Return what to write; where the spec declares the length, what to pass: compiling reads no data."""
+        if self.unit not in MISSING:
+            return self.help
+        first = MISSING[self.unit][1]
+        if spec.source("train") is not None and (self.unit == "epochs" or (self.unit == "run" and spec.run.epochs)):
+            first = "in Python, pass the length: `compile_step(spec, pace=Pace(epoch=..., run=...))`"
+        return f"{first}, {self.help}" if self.help else first
 
     def notes(self, spec: GraphSpec) -> tuple[str, ...]:
         """Return who knows: a source of the user's own is imported by `run` only."""
@@ -111,11 +123,11 @@ class ClockRates:
             case "updates":
                 return _known(self.interval, self.missing, self.help, unit)
             case "epochs":
-                return _known(self.pace.epoch, *MISSING[unit], unit)
+                return _known(self.pace.epoch, MISSING[unit][0], STEPS, unit)
             case "samples":
-                return 1 / _known(self.pace.batch, *MISSING[unit], unit)
+                return 1 / _known(self.pace.batch, MISSING[unit][0], STEPS, unit)
             case "run":
-                return _known(self.pace.run, *MISSING[unit], unit)
+                return _known(self.pace.run, MISSING[unit][0], STEPS, unit)
 
     def steps(self, duration: Duration) -> Fraction:
         """Return a duration in steps; raise PaceProblem where that is not known."""

@@ -11,7 +11,7 @@ from graphspec.declare.fields import Args, NamesOrNone, Number, at_least_one
 from graphspec.declare.functions import ClassName
 from graphspec.declare.layers import Layer
 from graphspec.declare.optimizers import OptimizerSpec
-from graphspec.declare.parameters import Constraints, GroupSpec, Regularizers
+from graphspec.declare.parameters import Constraints, Groups, Regularizers
 from graphspec.declare.precision import ComputeField
 from graphspec.words import describe
 
@@ -74,7 +74,7 @@ class ModelSpec(Declaration):
     """What the compiler may take for granted about a `class`."""
     buffers: BufferPolicy | None = None
     """What an average over this model does with its buffers."""
-    groups: Annotated[tuple[GroupSpec, ...], Strict(False), Field(min_length=1)] = ()
+    groups: Groups = ()
     """Parameters for which something is different when the model is updated; the others are in none."""
     weights: Annotated[str, Field(pattern=r"\.safetensors$")] | None = None
     """A safetensors file that the parameters and buffers start from; a relative path starts from the spec's folder."""

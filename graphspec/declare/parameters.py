@@ -87,6 +87,15 @@ class GroupSpec(Declaration):
         return self
 
 
+Groups = Annotated[
+    tuple[GroupSpec, ...],
+    Strict(False),
+    at_least_one("group"),
+    BeforeValidator(listed_item, json_schema_input_type=GroupSpec | Annotated[list[GroupSpec], Field(min_length=1)]),
+]
+"""One group, or several, of which each parameter is in the first that fits."""
+
+
 ConstraintKind: TypeAlias = Literal["clip", "non_negative", "unit_norm", "max_norm", "function"]
 KINDS: tuple[ConstraintKind, ...] = ("clip", "non_negative", "unit_norm", "max_norm", "function")
 NORMS = ("unit_norm", "max_norm")

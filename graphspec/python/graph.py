@@ -204,7 +204,7 @@ class Graph(Randoms):
         weights: str | None = None,
         precision: Literal["float32", "bfloat16", "float16"] | None = None,
         buffers: Literal["copy", "average", "ignore"] | None = None,
-        groups: Sequence[Mapping[str, object]] | None = None,
+        groups: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
         constraint: Tree | None = None,
         regularizer: Tree | None = None,
     ) -> Model:
@@ -424,7 +424,7 @@ class Graph(Randoms):
         loss: Value | str | None = None,
         gradients: Value | None = None,
         lr: Number | Model,
-        groups: Sequence[Mapping[str, object]] | None = None,
+        groups: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
         order: Literal[1, 2] | None = None,
         **fields: Unpack[Fields],
     ) -> Derived:

@@ -149,6 +149,9 @@ class Document:
     def _find_place(self, path: Path) -> Place:
         for length in range(len(path), -1, -1):
             if path[:length] in self.places:
+                rest = path[length:]
+                if len(rest) > 1 and rest[0] == 0:  # one item may be written without its list
+                    return self._find_place((*path[:length], *rest[1:]))
                 return self.places[path[:length]]
         return Place(key=None, value=Span(file=self.file, line=1, column=1, end_line=1, end_column=1))
 

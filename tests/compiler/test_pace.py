@@ -41,12 +41,14 @@ def refused(*arguments: str, **options: object) -> tuple[Diagnostic, ...]:
     return caught.value.diagnostics
 
 
-def scheduled(lr: str, clock_b: str = "every: 1", more: str = "", *, pace: Pace | None = PACE) -> Plan:
+def scheduled(
+    lr: str, clock_b: str = "every: 1", more: str = "", *, pace: Pace | None = PACE, pending: bool = False
+) -> Plan:
     """Compile the two updates with a schedule for the rate of b."""
     b = "b: {layers: [{linear: 4}, {linear: 4}], optimizer: {name: sgd, lr: LR}}".replace("LR", lr)
     prelude = re.sub(r"b: \{layers.*", lambda _: b, PRELUDE, count=1)
     ops = STEP.replace("CLOCK_A", "every: 1").replace("CLOCK_B", clock_b) + more
-    return compile_step(load(document(ops, prelude)), pace=pace)
+    return compile_step(load(document(ops, prelude)), pace=pace, pending=pending)
 
 
 def decay(plan: Plan, op: str) -> float:
@@ -146,6 +148,40 @@ def test_what_cannot_be_counted_says_what_is_missing_and_what_to_write(clock, mi
     assert problem.message.startswith(f"`{clock}` of 'step_b' cannot be counted: ")
     assert missing in problem.message
     assert remedy in problem.help
+
+
+@pytest.mark.parametrize(
+    ("clock", "end", "remedy"),
+    [
+        (
+            "start: 3 epochs",
+            "run: {epochs: 9}",
+            "in Python, pass the length: `compile_step(spec, pace=Pace(epoch=..., run",
+        ),
+        (
+            "until: 0.5 run",
+            "run: {epochs: 9}",
+            "in Python, pass the length: `compile_step(spec, pace=Pace(epoch=..., run",
+        ),
+        ("until: 0.5 run", "", "write `run: {steps: ...}`, or count steps"),
+        ("accumulate: {steps: 3, on_epoch_end: drop}", "", "run=...))`, or write `on_epoch_end: carry`"),
+    ],
+)
+def test_a_length_that_the_spec_declares_is_passed_where_no_data_is_read(clock, end, remedy):
+    data = "data: {train: {source: npz, path: x.npz, batch: 32}}\n"
+    (problem,) = refused(clock, pace=None, end=data + end)
+    assert remedy in problem.help
+    assert "declare" not in problem.help
+    plan_of(clock, pace=Pace(epoch=4, run=36), end=data + end)  # so the remedy is one
+
+
+def test_a_place_in_the_only_group_of_a_model_is_found_with_and_without_a_list():
+    for groups in ("{frozen: {until: 1 epochs}}", "[{frozen: {until: 1 epochs}}]"):
+        b = f"b: {{layers: [{{linear: 4}}, {{linear: 4}}], optimizer: sgd, groups: {groups}}}"
+        text = document(STEP.replace("CLOCK_A", "every: 1").replace("CLOCK_B", "every: 1"), PRELUDE)
+        spec = load(re.sub(r"b: \{layers.*", lambda _, b=b: b, text, count=1))
+        (found,) = compile_step(spec, pending=True).pending
+        assert found.span.end_column - found.span.column == len("1 epochs")
 
 
 def test_all_that_cannot_be_counted_is_told_at_once_and_other_problems_with_it():
@@ -298,3 +334,46 @@ def test_the_plan_tells_schedules_with_their_clock_and_the_steps_that_were_found
 )
 def test_every_kind_of_schedule_has_words(schedule, words):
     assert words in scheduled(schedule).text()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        ("{schedule: warmup, from: 0.04, to: 0.07, over: 30 epochs}", "warmup from 0.04 to 0.07 over 30 epochs"),
+        ("{schedule: cosine, from: 1, to: 0, over: 0.5 run}", "cosine from 1 to 0 over 0.5 run"),
+        ("{schedule: step, from: 1, factor: 0.5, every: 3 epochs}", "step from 1, times 0.5 every 3 epochs"),
+        ("{schedule: exponential, from: 1, rate: 0.9, per: 2 ep}", "exponential from 1, times 0.9 per 2 epochs"),
+        (
+            "{schedule: piecewise, at: {0: 1, 50: 0.5, 2 epochs: 0.1}}",
+            "piecewise 1, 0.5 from 50 updates on, 0.1 from 2",
+        ),
+        (
+            "{schedule: join, clock: steps, parts: [{schedule: warmup, to: 1, over: 10}, "
+            "{schedule: constant, value: 1, for: 2 epochs}, {schedule: cosine, from: 1, over: 5 epochs}]}",
+            "warmup from 0 to 1 over 10 steps; then constant 1, for 2 epochs; then cosine from 1 to 0 over 5 epochs",
+        ),
+    ],
+)
+def test_a_schedule_that_is_not_counted_yet_is_told_as_it_is_written(schedule, words):
+    plan = scheduled(schedule, pending=True, pace=None)
+    assert (told := plan.to_json()["schedules"][0]["text"]).startswith(words)
+    assert told.endswith(" (not counted yet)")
+    assert f"\nschedules\n  b.lr: {told}\n" in plan.text()
+    assert "constant 0" not in plan.text() + plan.explain()
+
+
+def test_groups_and_weights_that_are_not_counted_yet_are_told_as_they_are_written():
+    groups = "[{match: ^0, frozen: {until: 1 epochs}}, {match: ^1, lr_scale: {schedule: linear, from: 1, over: 2 ep}}]"
+    b = f"b: {{layers: [{{linear: 4}}, {{linear: 4}}], optimizer: sgd, groups: {groups}}}"
+    ops = STEP.replace("CLOCK_A", "every: 1").replace("CLOCK_B", "every: 1")
+    ops = ops.replace("[fb, y]}", "[fb, y], weight: {schedule: cosine, from: 1, over: 3 epochs}}")
+    spec = load(document(ops, re.sub(r"b: \{layers.*", lambda _: b, PRELUDE, count=1)))
+    text = (plan := compile_step(spec, pending=True)).text()
+    assert "  b: 0.weight, 0.bias: frozen until 1 epochs (not counted yet) (match: ^0)\n" in text
+    assert "  b: 1.weight, 1.bias: lr times linear from 1 to 0 over 2 epochs (not counted yet) (match: ^1)\n" in text
+    assert "  lb.weight: cosine from 1 to 0 over 3 epochs (not counted yet)\n" in text
+    found = [(each["frozen_until"], each["lr_scale"]) for each in plan.to_json()["groups"]]
+    assert found == [("1 epochs", 1.0), (None, "linear from 1 to 0 over 2 epochs (not counted yet)")]
+    # A fifth of an epoch of 4 steps is no whole step: the group is counted, and never frozen.
+    counted = load(document(ops, re.sub(r"b: \{layers.*", lambda _: b.replace("1 ep", "0.2 ep"), PRELUDE, count=1)))
+    assert "  b: 0.weight, 0.bias: as the others" in compile_step(counted, pace=Pace(epoch=4)).text()

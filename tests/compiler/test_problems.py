@@ -409,6 +409,25 @@ def test_what_nobody_uses_is_told():
     assert codes(STEP_A + "  idle: {forward: b, inputs: x}\n  seen: {metric: mean, inputs: idle}\n") == []
 
 
+def test_a_train_step_that_trains_and_returns_nothing_is_told():
+    ops = STEP_A.replace("la: {loss: mse, inputs: [fa, y]}", "error: {expr: mean((fa - y) ** 2)}").replace(
+        "la}", "error}"
+    )
+    (found,) = problems(ops)
+    assert (found.code, found.severity) == ("W-NO-OUTPUT", "warning")
+    assert "`outputs: [error]`" in found.help
+    assert codes(ops + "outputs: [error]") == []
+    assert codes(ops + "outputs: []") == []
+    assert codes(ops + "  seen: {metric: mean, inputs: error}\n") == []
+    assert codes(ops.replace("{expr: mean((fa - y) ** 2)}", "{expr: '2 * mse(fa, y)'}")) == ["W-NO-OUTPUT"]
+    inside = ops.replace("  error: {expr: mean((fa - y) ** 2)}\n", "").replace(
+        "loss: error", "loss: mean((fa - y) ** 2)"
+    )
+    assert codes(inside) == []
+    by_set = ops.replace("update: a, loss: error", "update: a, gradients: g") + "  g: {gradient: error, wrt: a}\n"
+    assert "`outputs: [error]`" in problems(by_set)[0].help
+
+
 def test_an_average_of_a_model_that_nothing_writes_is_told_with_its_reason():
     found = problems(STEP_A + "  follow: {ema: slow_a, into: slower_a, decay: 0.9}\n")
     assert [one.code for one in found] == ["W-DEAD"]

@@ -144,6 +144,7 @@ def test_ops_that_load_are_valid(small, line):
         "m: {parameter: {shape: [], init: 0.1}, optimizer: {class: my:Opt, lr: 1, whatever: [1]}}",
         "m: {like: net, init: fresh, buffers: ignore}",
         "m: {like: net, groups: [{match: w, lr_scale: 2}, {match: b, frozen: true}], constraint: unit_norm}",
+        "m: {like: net, groups: {match: w, lr_scale: 2}}",
         "m: {like: net, constraint: [{max_norm: 2, axis: [0, 1]}, my:fn], regularizer: {l2: 0.1, match: weight}}",
     ],
 )

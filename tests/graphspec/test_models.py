@@ -81,7 +81,7 @@ def test_a_path_without_its_colon_is_no_class(written):
             {"parameter": {"shape": [], "init": {"schedule": "constant"}}},
             "a schedule is not allowed here: the value is read once",
         ),
-        ({"class": "a:B", "groups": []}, "at least 1 item"),
+        ({"class": "a:B", "groups": []}, "at least one group"),
         ({"class": "a:B", "precision": "float64"}, "Input should be 'float32', 'bfloat16' or 'float16'"),
     ],
 )

@@ -25,6 +25,10 @@ def test_a_word_stands_for_a_mapping(short, long):
     assert model(constraint=short) == model(constraint=[long])
 
 
+def test_one_group_is_a_list_of_one():
+    assert model(groups={"match": "w", "frozen": True}) == model(groups=[{"match": "w", "frozen": True}])
+
+
 def test_one_regularizer_is_a_list_of_one():
     assert model(regularizer="a:b") == model(regularizer=[{"function": "a:b"}])
     assert [each.l2 for each in model(regularizer={"l2": 0.5}).regularizer] == [0.5]
