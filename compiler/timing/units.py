@@ -65,7 +65,7 @@ class PaceProblem(Exception):
 
     def remedy(self, spec: GraphSpec) -> str:
         """Return what to write; where the spec declares the length, what to pass: compiling reads no data."""
-        if self.unit not in MISSING:
+        if self.unit is None or self.unit not in MISSING:
             return self.help
         first = MISSING[self.unit][1]
         if spec.source("train") is not None and (self.unit == "epochs" or (self.unit == "run" and spec.run.epochs)):
