@@ -288,6 +288,7 @@ def small(tmp_path: Path) -> Path:
         "docs/adr/0001-one.md": "# 0001: One\n",
         "tools/tool.py": '"""Say <b>hello</b>."""\n',
         "examples/evil/evil.yaml": EVIL_SPEC,
+        "examples/evil/evil.py": f"TEXT = {HOSTILE!r}\n",
         "docs/notebooks/evil.ipynb": nbformat.writes(make_notebook()),
     }
     for name, text in texts.items():
@@ -307,6 +308,7 @@ def test_whatever_a_spec_says_is_only_text(small, tmp_path):
         assert each.handlers == plain.handlers
         assert not [link for link in each.links if link.startswith("javascript")]
     assert dict(page.code)["evil.yaml"].rstrip() == EVIL_SPEC.rstrip()
+    assert dict(page.code)["evil.py"].rstrip() == f"TEXT = {HOSTILE!r}"
     assert COMMENT in page.lead
     expected = [TRAPS, EVIL_SPEC, TRAPS, f"E</code>\n```\n{HOSTILE}"]
     assert [text.rstrip() for _, text in notebook.code if text != "[no](../../README.md)"] == [
