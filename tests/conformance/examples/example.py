@@ -53,8 +53,8 @@ class Example:
         return EXAMPLES / self.name / f"{self.name}.yaml"
 
     def overrides(self) -> list[str]:
-        """Return the settings, and the outputs that are compared or handed on."""
-        return [*self.settings, f"outputs=[{', '.join((*self.losses, *self.drawn))}]"]
+        """Return the settings, and the outputs that are compared or handed on; nothing is shown as images."""
+        return [*self.settings, "run.images=null", f"outputs=[{', '.join((*self.losses, *self.drawn))}]"]
 
     def batches(self, count: int = 10) -> list[Tensors]:
         """Return batches of numbers, the same every time."""

@@ -42,8 +42,8 @@ class Reference:
         return EXAMPLES / self.file
 
     def overrides(self) -> list[str]:
-        """Return the settings, and the outputs that are compared or handed on."""
-        return [*self.settings, f"outputs=[{', '.join((*self.losses, *self.drawn))}]"]
+        """Return the settings, and the outputs that are compared or handed on; nothing is shown as images."""
+        return [*self.settings, "run.images=null", f"outputs=[{', '.join((*self.losses, *self.drawn))}]"]
 
     def batches(self, count: int = 10) -> Iterator[Tensors]:
         """Yield batches of numbers, the same every time."""
