@@ -276,6 +276,9 @@ class Runs:
         every = self.ops[name].every
         if isinstance(every, str) and every in self.applied:
             return every != earlier and self._may_be_held(earlier, every)
+        leader = self.ops[earlier].every  # which takes it along where it is held
+        if isinstance(leader, str) and leader in self.applied and leader != name and self._may_be_held(leader, name):
+            return True
         if self.ops[earlier].window > 1:
             return self.ops[earlier].on_overflow != "apply" and self.groups.has_verdict(earlier)
         return not {*self.groups.judges(earlier)} <= {*self.groups.judges(name)}
