@@ -348,3 +348,19 @@ def test_of_a_step_without_writes_nothing_is_said_of_updates():
     plan = compile_step(load(LEFT_OUT + RETURNED))
     assert "no update is deferred" in plan.text("train")
     assert "deferred" not in plan.text("eval")
+
+
+def test_what_an_update_differentiates_is_left_out_by_its_own_name():
+    text = """
+graphspec: 1
+name: two-terms
+inputs: {x: {shape: [batch, 3]}, y: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 2}], optimizer: sgd}}
+ops:
+  out: {forward: net, inputs: x}
+  step: {update: net, loss: "mse(out, y) + 0.1 * mse(out, 0.0)"}
+  seen: {metric: mean, inputs: out, mode: eval}
+"""
+    printed = compile_step(load(text)).text("eval")
+    assert "\n  step.loss: runs in train mode\n" in printed + "\n"
+    assert "step.loss.1" not in printed
