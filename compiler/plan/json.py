@@ -70,7 +70,7 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         "mode": mode,
         "order": program.order,
         "functions": functions,
-        "first_steps": [*find_first_turns(program.mode(mode), program)],
+        "first_steps": [[*names] for names in find_first_turns(program.mode(mode), program)],
         "optimizers": [export_optimizer(each) for each in find_applied(program, mode)],
         "groups": groups,
         "schedules": schedules,

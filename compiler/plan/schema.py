@@ -133,7 +133,11 @@ class PlanRecord(Exact):
     mode: Literal["train", "eval", "test", "infer"]
     order: Annotated[str, WithJsonSchema({"enum": [*POLICIES]})]
     first_steps: Annotated[
-        Names, Field(description="The functions of the first 16 steps; empty where the clocks alone do not tell.")
+        list[Names],
+        Field(
+            description="The functions that each of the first 16 steps can take, as long as no update is skipped: "
+            "several where something is drawn; empty where the number of a step does not tell."
+        ),
     ]
     optimizers: list[OptimizerRecord]
     groups: list[GroupRecord]

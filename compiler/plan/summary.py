@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 
 from compiler.ir.program import ModeProgram, OptimizerDecl
 from compiler.ir.value import ScheduleDecl
@@ -11,7 +10,7 @@ from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.folds import group_iterations
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.timetable import format_schedule
-from compiler.plan.turns import SHOWN, count_turns, describe_turns, find_turns
+from compiler.plan.turns import SHOWN, count_turns, describe_assumption, describe_turns, find_first_turns
 from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
 from graphspec.diagnostics import escape
 
@@ -29,10 +28,15 @@ def summarize(plan: CompiledStep) -> str:
     program, mode = plan.program, find_summarized(plan)
     lines = [f"{program.name}: {mode.mode} step for {program.backend}, order {program.order}"]
     names = [function.name for function in mode.functions]
-    if turns := tuple(islice(find_turns(mode, program), SHOWN)) if 1 < len(names) <= len(DIGITS) else ():
-        lines += ["", f"steps 1 to {SHOWN}: {' '.join(DIGITS[names.index(name)] for name in turns)}"]
-        taken = describe_turns(mode, program)
-        lines += [f"  {DIGITS[index]}: {name} ({taken[name]})" for index, name in enumerate(names)]
+    assumption = describe_assumption(mode, program)
+    lines += ["", assumption] if assumption else []
+    if turns := find_first_turns(mode, program) if 1 < len(names) <= len(DIGITS) else ():
+        shown = ("/".join(DIGITS[names.index(name)] for name in turn) for turn in turns)
+        lines += ["", f"steps 1 to {SHOWN}: {' '.join(shown)}"]
+        alike: dict[str, list[str]] = {}
+        for name, steps in describe_turns(mode, program).items():
+            alike.setdefault(steps, []).append(f"{DIGITS[names.index(name)]}: {name}")
+        lines += [f"  {', '.join(functions)} ({steps})" for steps, functions in alike.items()]
     overflow = [f"  {sentence}" for sentence in describe_overflow(plan, mode.mode)]
     for title, entries in list_sections(plan, mode).items():
         width = 13 if title == WAITS else 2 + max(map(len, dict(entries)), default=0)
@@ -101,14 +105,17 @@ def _format_optimizer(optimizer: OptimizerDecl) -> str:
 def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
     """Return in which steps of a mode each op that writes does: `in every step`, or `in steps 2, 4, 6, ...`."""
     turns = count_turns(mode, plan.program) if len(mode.functions) > 1 else None
+    drawn = [gate.op for gate in mode.gates if gate.draw]
     moments: dict[str, str] = {}
     for op in dict.fromkeys(op for function in mode.functions for op in function.active):
-        among = [function.name for function in mode.functions if op in function.active]
+        among = [function for function in mode.functions if op in function.active]
         if len(among) == len(mode.functions):
             moments[op] = "in every step"
         else:
-            steps = "some steps" if turns is None else turns.describe(among)
-            moments[op] = steps if steps.startswith(("from", "after")) else f"in {steps}"
+            steps = "some steps" if turns is None else turns.describe([function.name for function in among])
+            parts = [part for part in drawn if all(part in function.gated for function in among)]
+            steps += f" with {' and '.join(parts)}" if parts else ""
+            moments[op] = steps if steps.startswith(("from", "after", "only")) else f"in {steps}"
     return moments
 
 

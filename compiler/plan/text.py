@@ -17,7 +17,7 @@ from compiler.plan.left_out import list_left_out
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.settings import find_groups, format_group, format_optimizer
 from compiler.plan.timetable import describe_moments, find_applied, find_schedules, format_entry
-from compiler.plan.turns import describe_turns
+from compiler.plan.turns import describe_assumption, describe_turns
 from compiler.plan.waits import find_waits
 from graphspec.diagnostics import escape
 
@@ -110,6 +110,8 @@ def _print_functions(plan: CompiledStep, mode: str) -> Iterator[str]:
     """Yield the functions of a mode, as steps first take them: those that differ little from an earlier one by that."""
     turns = describe_turns(plan.program.mode(mode), plan.program)
     functions = {function.name: function for function in plan.program.mode(mode).functions}
+    assumption = describe_assumption(plan.program.mode(mode), plan.program)
+    yield from ("", assumption) if assumption else ()
     whole: list[Table] = []
     for function in map(functions.__getitem__, turns or functions):
         yield ""
@@ -145,11 +147,12 @@ def describe_function(plan: CompiledStep, function: Function, turns: str) -> str
     """Return what a function writes, and in which steps it runs."""
     averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
     used = ", ".join(op for op in function.gated if op in averaged)
-    when = f"; once there is {used}" if used else ""
     drawn = [gate.op for gate in plan.program.mode(function.mode).gates if gate.draw and gate.op in function.gated]
-    when += f"; with {', '.join(drawn)}" if drawn else ""
+    if drawn:
+        turns = f"with {', '.join(drawn)}" if turns == "every step" else f"{turns} with {', '.join(drawn)}".lstrip()
+    when = f"; {turns}" if turns else ""
+    when += f"; once there is {used}" if used else ""
     when += f"; for {format_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
-    when = f"; {turns}{when}" if turns else when
     return f"writes: {', '.join(group_iterations(function.active, plan.spec)) or 'nothing'}{when}"
 
 

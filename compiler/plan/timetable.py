@@ -130,7 +130,7 @@ def describe_moments(plan: CompiledStep, mode: str) -> Iterator[str]:
 
 def format_end(gate: Gate) -> str:
     """Return until when a gate is open, in words."""
-    return f"up to step {gate.until}" if gate.last is None else f"until {_format_updates(gate, gate.last)}"
+    return f"through step {gate.until}" if gate.last is None else f"until {_format_updates(gate, gate.last)}"
 
 
 def format_counted(gate: Gate) -> str:

@@ -1,14 +1,14 @@
-"""Which function a step takes: by the clocks that choose it in a run, from the first step on."""
+"""Which functions a step can take: by the clocks that choose them in a run, from the first step on."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from math import lcm, prod
 
-from compiler.ir.program import ModeProgram, Program
-from compiler.timing.gates import count_on, fire
+from compiler.ir.program import Gate, ModeProgram, Program
+from compiler.timing.gates import count_on, find_draws, fire
 
 SHOWN = 16
 """How many steps a plan lists."""
@@ -18,43 +18,84 @@ TIMES = 3
 """How many runs of steps of a function are named."""
 
 
-def find_turns(mode: ModeProgram, program: Program) -> Iterator[str]:
-    """Yield the function of every step, as long as no update is skipped.
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a step can take, as long as no update is skipped."""
+
+    names: tuple[str, ...]
+    """The functions: one for every alternative that can be drawn."""
+    is_settled: bool
+    """Whether all gates that start or end with an update are past that."""
+
+
+def find_turns(mode: ModeProgram, program: Program) -> Iterator[Turn]:
+    """Yield what every step can take, as long as no update is skipped.
 
     Yields nothing where the number of a step does not tell: where batches are of several data sets, averages take the
-    place of models, alternatives are drawn, or a start or an end counts updates.
+    place of models, or what is drawn is counted.
     """
-    if program.datasets or any(gate.clock == "averaged" or gate.is_counted or gate.draw for gate in mode.gates):
+    gates = mode.gates
+    if program.datasets or any(gate.clock == "averaged" for gate in gates) or _counts_draws(gates):
         return
-    names = {frozenset(function.gated): function.name for function in mode.functions}
-    gated = {gate.op for gate in mode.gates}
-    always = frozenset(name for gate in mode.gates for group in gate.follows for name in group if name not in gated)
-    counts: dict[str, int] = {}
+    functions = {frozenset(function.gated): function.name for function in mode.functions}
+    gated = {gate.op for gate in gates}
+    named = (name for gate in gates for group in (*gate.follows, gate.counted) for name in group)
+    always = frozenset(name for name in named if name not in gated)
+    drawn = find_draws(gates)
+    draws = [dict(zip(drawn, numbers, strict=True)) for numbers in product(*drawn.values())]
+    counts, applied = dict.fromkeys(gated, 0), dict.fromkeys(gated, 0)
     for step in range(1, FARTHEST + 1):
-        fired = fire(mode.gates, step, counts, always)
-        yield names[fired]
-        for gate in (gate for gate in mode.gates if gate.clock == "writes"):
-            counts[gate.op] = count_on(gate, counts.get(gate.op, 0), step, always | fired)
+        admitted = {gate.op: _admits(gate, applied[gate.op]) for gate in gates if gate.is_counted}
+        due = {gate.op: admitted[gate.op] and _is_due(gate, counts[gate.op]) for gate in gates if gate.is_counted}
+        taken = [fire(gates, step, counts, always, due=due, draws=each) for each in draws]
+        names = tuple(dict.fromkeys(functions[fired] for fired in taken))
+        yield Turn(names, all(applied[gate.op] >= max(gate.first or 0, gate.last or 0) for gate in gates))
+        fired = always | taken[0]  # nothing that counts tells one from another
+        for gate in gates:
+            if gate.clock == "writes" and admitted.get(gate.op, True):
+                counts[gate.op] = count_on(gate, counts[gate.op], step, fired)
+            applied[gate.op] += not fired.isdisjoint(gate.counted)
 
 
-def find_first_turns(mode: ModeProgram, program: Program) -> tuple[str, ...]:
-    """Return the functions of the first steps; none where the number of a step does not tell."""
-    return tuple(islice(find_turns(mode, program), SHOWN))
+def _counts_draws(gates: tuple[Gate, ...]) -> bool:
+    """Return whether a gate counts steps in which something is drawn."""
+    drawn: set[str] = set()
+    for gate in gates:
+        followed = {name for group in (*gate.follows, gate.counted) for name in group}
+        is_drawn = bool(gate.draw) or not drawn.isdisjoint(followed)
+        if is_drawn and (gate.every > 1 or gate.is_counted):
+            return True
+        drawn.update([gate.op] if is_drawn else ())
+    return False
+
+
+def _admits(gate: Gate, applied: int) -> bool:
+    """Return whether a gate with ``first`` or ``last`` is open after so many updates, where one more takes place."""
+    return applied + 1 >= (gate.first or 0) and (gate.last is None or applied < gate.last)
+
+
+def _is_due(gate: Gate, count: int) -> bool:
+    return (count if gate.has_start else count + 1) % gate.every == 0
+
+
+def find_first_turns(mode: ModeProgram, program: Program) -> tuple[tuple[str, ...], ...]:
+    """Return the functions that the first steps can take; none where the number of a step does not tell."""
+    return tuple(turn.names for turn in islice(find_turns(mode, program), SHOWN))
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
     """The functions of the first steps, so many that what follows repeats them."""
 
-    names: tuple[str, ...]
+    names: tuple[tuple[str, ...], ...]
     settled: int
     """The step from which on the functions take turns in a fixed pattern."""
     is_whole: bool
     """Whether there are enough steps to see the pattern."""
 
     def describe(self, chosen: Container[str]) -> str:
-        """Return in words the steps that take one of some functions: `steps 1-3, 5-7, 9-11, ...`, `from step 51 on`."""
-        steps = [step for step, name in enumerate(self.names, start=1) if name in chosen]
+        """Return in words the steps that can take one of some functions: `steps 1-3, 5-7, ...`, `from step 51 on`."""
+        steps = [step for step, names in enumerate(self.names, start=1) if any(name in chosen for name in names)]
         if not steps:
             # Clocks that count the writes of different ops come apart only where one is skipped.
             return "only after a skipped update" if self.is_whole else f"after step {FARTHEST:,}"
@@ -74,6 +115,13 @@ class Turns:
         return f"{word} {shown}" + (", ..." if len(runs) > TIMES else f" of the first {FARTHEST:,}")
 
 
+def describe_assumption(mode: ModeProgram, program: Program) -> str:
+    """Return what has to be the case for steps to take the functions named; empty where the clocks alone tell."""
+    if not mode.undecided or next(find_turns(mode, program), None) is None:
+        return ""
+    return "the steps are those of a run that skips no update"
+
+
 def count_turns(mode: ModeProgram, program: Program) -> Turns | None:
     """Return the functions of the first steps; None where the number of a step does not tell."""
     moments = (each for gate in mode.gates for each in (gate.start, gate.until))
@@ -81,9 +129,15 @@ def count_turns(mode: ModeProgram, program: Program) -> Turns | None:
     period = lcm(*(each for gate in mode.gates for each in (gate.every, gate.epoch or 1)))
     # A clock that counts writes is as slow as what it counts, times its own interval.
     period *= prod(gate.every for gate in mode.gates if gate.clock == "writes")
-    end = settled + (TIMES + 1) * period
-    names = tuple(islice(find_turns(mode, program), end))
-    return Turns(names=names, settled=settled, is_whole=end <= FARTHEST) if names else None
+    names: list[tuple[str, ...]] = []
+    is_whole = False
+    for step, turn in enumerate(find_turns(mode, program), start=1):
+        names.append(turn.names)
+        settled = settled if turn.is_settled else max(settled, step + 1)
+        is_whole = step >= settled + (TIMES + 1) * period
+        if is_whole:
+            break
+    return Turns(names=tuple(names), settled=settled, is_whole=is_whole) if names else None
 
 
 def describe_turns(mode: ModeProgram, program: Program) -> dict[str, str]:
@@ -94,5 +148,6 @@ def describe_turns(mode: ModeProgram, program: Program) -> dict[str, str]:
     turns = count_turns(mode, program) if len(mode.functions) > 1 else None
     if turns is None:
         return {}
-    taken = dict.fromkeys((*turns.names, *(function.name for function in mode.functions)))
+    first = (name for names in turns.names for name in names)
+    taken = dict.fromkeys((*first, *(function.name for function in mode.functions)))
     return {name: turns.describe((name,)) for name in taken}

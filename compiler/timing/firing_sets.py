@@ -5,13 +5,14 @@ The walk is complete by construction:
 - Which gates open in a step depends on the number of the step, the counts of the gates on the clock ``writes``, the
   data set of the batch, and, for gates that count writes that may be held, on what happened. The walk keeps the set of
   all counts that are possible before a step, and takes every turn from each of them: each data set, each way in
-  which the undecided gates can be due, and each alternative that can be drawn. So a firing set is missed only if its
-  step is never walked.
+  which the undecided gates can be due (as soon as they can have counted enough), and each alternative that can be
+  drawn. So a firing set is missed only if its step is never walked.
 - Every step is walked, in order, unless the walk is in a round that it has made before. The steps are cut into
-  stretches at every start, after every end, and before and after the last step of every epoch. Within a stretch, what
-  happens depends on the step only by its remainder (modulo the least common multiple of the intervals) and on the
-  possible counts. When both come back, everything from there on repeats until the stretch ends, so the rest of it
-  brings nothing new, and the counts at its end are those at the same place of an earlier round.
+  stretches at every start, after every end, where an undecided gate can first be due or over, and before and after the
+  last step of every epoch. Within a stretch, what happens depends on the step only by its remainder (modulo the least
+  common multiple of the intervals) and on the possible counts. When both come back, everything from there on repeats
+  until the stretch ends, so the rest of it brings nothing new, and the counts at its end are those at the same place of
+  an earlier round.
 - The same holds one level up for whole epochs between two starts or ends: an epoch depends on the remainder of its
   first step and on the possible counts before it.
 - Remainders and counts are finite, so both levels come back to where they were, and the walk ends.
@@ -26,6 +27,7 @@ from itertools import product
 from typing import TypeAlias
 
 from compiler.ir.program import Gate
+from compiler.timing.bounds import Bounds
 from compiler.timing.gates import LONGEST_PERIOD, count_on, find_breaks, find_draws, find_period, fire
 
 States: TypeAlias = frozenset[tuple[int, ...]]
@@ -54,7 +56,7 @@ def enumerate_datasets(
     """
     walk = _Walk.of(gates, always, undecided)
     states = walk.start
-    for begin, end in _cut(1, None, find_breaks(gates)):
+    for begin, end in _cut(1, None, walk.breaks):
         states = walk.cross(begin, end, states)
     return tuple(walk.seen)
 
@@ -69,7 +71,7 @@ def lacks_functions(
     """Return whether a step that resumes with such counts meets a firing set that a run from the start never does."""
     walk = _Walk.of(gates, always, undecided)
     states: States = frozenset({tuple(counts[gate.op] for gate in walk.counted)})
-    for begin, end in _cut(steps + 1, None, find_breaks(gates)):
+    for begin, end in _cut(steps + 1, None, walk.breaks):
         states = walk.cross(begin, end, states)
     return not walk.seen.keys() <= set(enumerate_datasets(gates, always, undecided))
 
@@ -80,7 +82,7 @@ def find_counts(
     """Return every set of counts that is possible after some steps, of the gates that count and are decided."""
     walk = _Walk.of(gates, always, undecided)
     states = walk.start
-    for begin, end in _cut(1, steps + 1, find_breaks(gates)):
+    for begin, end in _cut(1, steps + 1, walk.breaks):
         states = walk.cross(begin, end, states)
     names = [gate.op for gate in walk.counted]
     return tuple(dict(zip(names, counts, strict=True)) for counts in sorted(states))
@@ -100,6 +102,10 @@ class _Walk:
     """The least common multiple of the intervals of gates on the clock ``steps``."""
     epoch: int | None
     """How many steps an epoch has, where gates have to do with its end."""
+    opens: Mapping[str, int]
+    """The first step in which an undecided gate can be due."""
+    closes: Mapping[str, int]
+    """The first step in which an undecided gate can be over; from ``opens`` to there it is due."""
     seen: dict[tuple[str, frozenset[str]], None] = field(default_factory=dict[tuple[str, frozenset[str]], None])
 
     @classmethod
@@ -117,13 +123,23 @@ class _Walk:
         ways = [{op: is_due for ops, is_due in choice for op in ops} for choice in choices]
         drawn = find_draws(gates)
         draws = [dict(zip(drawn, numbers, strict=True)) for numbers in product(*drawn.values())]
+        bounds, unsure = Bounds.of(gates), [gate for gate in gates if gate.op in undecided]
         return cls(
             gates=gates,
             counted=tuple(gate for gate in decided if gate.clock == "writes"),
             turns=tuple((*place, due, each) for place in always.items() for due in ways for each in draws),
             period=math.lcm(*(gate.every for gate in gates if gate.clock == "steps")),
             epoch=next((gate.epoch for gate in gates if gate.epoch is not None), None),
+            opens={gate.op: bounds.opens(gate) for gate in unsure},
+            closes={
+                gate.op: bounds.closes(gate) for gate in unsure if gate.last and gate.first is None and gate.every == 1
+            },
         )
+
+    @property
+    def breaks(self) -> list[int]:
+        """Return the steps with which stretches begin."""
+        return sorted({*find_breaks(self.gates), *self.opens.values(), *self.closes.values()})
 
     @property
     def start(self) -> States:
@@ -177,23 +193,31 @@ class _Walk:
 
     def _take(self, step: int, states: States) -> States:
         """Take a step in every turn from all possible counts; return those after it, and note what fired."""
+        turns = [turn for turn in self.turns if self._is_possible(turn[2], step)]
         if not self.counted:  # intervals may be long
             self.seen.update(
                 {
                     (dataset, fire(self.gates, step, {}, free, dataset, due, draws)): None
-                    for dataset, free, due, draws in self.turns
+                    for dataset, free, due, draws in turns
                 }
             )
             return states
         after: set[tuple[int, ...]] = set()
         for before in sorted(states):
             counts = {gate.op: count for gate, count in zip(self.counted, before, strict=True)}
-            for dataset, free, due, draws in self.turns:
+            for dataset, free, due, draws in turns:
                 fired = fire(self.gates, step, counts, free, dataset, due, draws)
                 self.seen.setdefault((dataset, fired))
                 now = fired | free
                 after.add(tuple(count_on(gate, counts[gate.op], step, now, dataset) for gate in self.counted))
         return frozenset(after)
+
+    def _is_possible(self, due: Mapping[str, bool], step: int) -> bool:
+        """Return whether some undecided gates can be due in a step, and the others not."""
+        return all(
+            step >= self.opens[op] if is_due else step < self.opens[op] or step >= self.closes.get(op, 1)
+            for op, is_due in due.items()
+        )
 
 
 def _cut(begin: int, end: int | None, cuts: Sequence[int]) -> Iterator[tuple[int, int | None]]:

@@ -176,8 +176,8 @@ def _format_reason(gate: Gate | None, step: int, gated: frozenset[str], program:
         on = f" on {' and '.join(each or 'no data set' for each in gate.datasets)}" if gate.datasets else ""
         every = f"every {gate.every} steps{on}" if gate.every > 1 else f"every step{on}"
         start = "" if gate.start is None else f" from step {gate.start} on"
-        end = "" if gate.until is None else f" up to step {gate.until}"
-        return f"{every}{start}{end}" if gate.last is None else f"{every}{start}{end} up to update {gate.last}"
+        end = "" if gate.until is None else f" through step {gate.until}"
+        return f"{every}{start}{end}" if gate.last is None else f"{every}{start}{end} through update {gate.last}"
     if gate.follows == ((window_of(gate.op),),):  # an update that accumulates
         own = next((each for each in program.gates if each.op == window_of(gate.op)), None)
         if own is not None and own.op not in gated:

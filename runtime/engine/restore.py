@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias, cast
 
 from compiler.ir.program import Program
+from compiler.timing.bounds import Bounds
 from compiler.timing.firing_sets import find_counts, lacks_functions
 from graphspec.diagnostics import SpecError
 from runtime.engine.contents import Contents, Fault, Holder, Item, report_faults
@@ -192,14 +193,19 @@ def align_counts(program: Program, steps: Mapping[str, int], gates: Gates) -> No
 
     A state may be of a run whose clocks were others: another `every`, `start`, window or length of an epoch. Counts
     that these clocks never reach are replaced by the nearest ones that are possible after the finished steps. Gates
-    that count writes which may be skipped keep theirs: every count of them is possible.
+    that count writes which may be skipped keep theirs, up to what they can have counted if none was.
     """
     for mode in program.modes:
         clocks = tuple(gate for gate in mode.gates if gate.clock != "averaged")
+        counts, made, bounds = gates.counts.get(mode.mode, {}), steps.get(mode.mode, 0), Bounds.of(clocks)
+        applied = gates.applied.get(mode.mode, {})
+        for gate in (gate for gate in clocks if gate.op in mode.undecided):
+            counts[gate.op] = min(counts[gate.op], bounds.count(gate, made))
+            if gate.counted:
+                applied[gate.op] = min(applied[gate.op], bounds.fire_any(gate.counted, made))
         every = {gate.op: gate.every for gate in clocks if gate.clock == "writes" and gate.op not in mode.undecided}
         if not every:
             continue
-        counts, made = gates.counts.get(mode.mode, {}), steps.get(mode.mode, 0)
         now = {op: counts[op] % interval for op, interval in every.items()}
         # The ops that gates follow and that have no gate of their own fire always.
         gated = {gate.op for gate in clocks}

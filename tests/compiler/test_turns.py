@@ -23,8 +23,8 @@ BY_HAND = {
 @pytest.mark.parametrize("name", BY_HAND)
 def test_the_functions_of_the_first_steps_are_those_that_the_clocks_choose(name):
     plan = compile_step(load(EXAMPLES / name / f"{name}.yaml"))
-    found = list(islice(find_turns(plan.program.mode("train"), plan.program), 100))
-    assert found == [f"train_step_{BY_HAND[name](step)}" for step in range(1, 101)]
+    found = [[*turn.names] for turn in islice(find_turns(plan.program.mode("train"), plan.program), 100)]
+    assert found == [[f"train_step_{BY_HAND[name](step)}"] for step in range(1, 101)]
     assert plan.to_json()["first_steps"] == found[:16]
 
 
@@ -72,17 +72,65 @@ precision: {loss_scale: dynamic}
         "nothing": "steps 1, 3, 5, ...",
         "step": "steps 2, 6, 10, ...",
         "step, follow, fourth": "steps 4, 8, 12, ...",
-        "step, follow": "only after a skipped update",
         "step, fourth": "only after a skipped update",
+        "step, follow": "only after a skipped update",
     }
-    # as steps first take them
+    # as steps first take them: step 4 where step 2 was skipped, step 6 where step 4 was
     assert list(told.items()) == list(expected.items())
 
 
-def test_where_the_number_of_a_step_does_not_tell_nothing_is_said():
-    plan = compile_step(load(SELDOM, ["ops.follow.every=1", "ops.follow.start=3 updates", "ops.step.on_overflow=own"]))
+SKIPPING = """graphspec: 1
+name: skipping
+precision: {loss_scale: dynamic}
+inputs: {x: {shape: [batch, 2]}}
+models:
+  net: {layers: [{linear: 2}, {linear: 1}], optimizer: sgd, groups: [{match: "^0[.]", frozen: {until: 4 steps}}]}
+  slow: {like: net}
+ops:
+  noisy:
+    sometimes: 0.25
+    mode: train
+    ops: {seen: {expr: "x + 0.1"}}
+    else: {seen: x}
+  out: {forward: net, inputs: noisy.seen, mode: train}
+  cost: {loss: mse, inputs: [out, 0.0], mode: train}
+  step: {update: net, loss: cost, accumulate: 2}
+  follow: {ema: net, into: slow, decay: 0.5, start: 3 updates}
+"""
+
+
+def test_steps_are_those_of_a_run_that_skips_nothing_and_name_every_alternative():
+    """The update applies in steps 2, 4, 6, ..., so the average starts in step 6, with nothing frozen."""
+    plan = compile_step(load(SKIPPING))
+    program = plan.program.mode("train")
+    by_name = {function.name: function for function in program.functions}
+    sets = {frozenset(function.gated) - {"noisy.1", "noisy.2"} for function in program.functions}
+    frozen, apply = "net.groups.0", "step"
+    assert {each & {frozen, apply, "follow"} for each in sets} == {
+        frozenset(each) for each in ([frozen], [frozen, apply], [], [apply], [apply, "follow"])
+    }
+    for step, names in enumerate(plan.to_json()["first_steps"], start=1):
+        assert [{"noisy.1", "noisy.2"} & {*by_name[name].gated} for name in names] == [{"noisy.1"}, {"noisy.2"}], step
+        assert all((apply in by_name[name].gated) == (step % 2 == 0) for name in names), step
+        assert all(("follow" in by_name[name].gated) == (step % 2 == 0 and step >= 6) for name in names), step
+        assert all((frozen in by_name[name].gated) == (step <= 4) for name in names), step
+    text, summary = str(plan), plan.explain()
+    assert "(writes: step, follow; steps 6, 8, 10, ... with noisy.1)" in text
+    assert "the steps are those of a run that skips no update" in text
+    assert "(writes: step; only after a skipped update with noisy.2)" in text
+    assert "  follow  slow from net, in steps 6, 8, 10, ..." in summary
+    assert "1/2 3/4 1/2 3/4" in summary
+    assert "no update" not in str(compile_step(load(SKIPPING, ["precision.loss_scale=none"]))).split("train_step_1")[0]
+
+
+def test_where_what_is_drawn_is_counted_the_number_of_a_step_does_not_tell():
+    text = SKIPPING.replace(
+        "[out, 0.0], mode: train}", "[out, 0.0], mode: train}\n  lucky:\n    sometimes: 0.5\n    ops:"
+    )
+    text = text.replace("  step: {update: net, loss: cost, accumulate: 2}", "      step: {update: net, loss: cost}")
+    plan = compile_step(load(text.replace("{ema: net,", "{ema: net, every: 3,")))
     assert plan.to_json()["first_steps"] == []
-    assert "steps 1" not in plan.text()
+    assert "steps 1" not in str(plan)
 
 
 def test_a_summary_tells_what_trains_when_and_what_waits():

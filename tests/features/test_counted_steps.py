@@ -49,7 +49,7 @@ def test_every_optimizer_counts_the_updates_that_it_applied(backend: str) -> Non
 FIRED = [
     (1, {"slow": (False, "every 2 steps"), "late": (False, "it starts at step 3")}),
     (2, {"slow": (True, "every 2 steps"), "tail": (True, "it follows 'slow'")}),
-    (3, {"late": (True, "every step from step 3 on up to step 4")}),
+    (3, {"late": (True, "every step from step 3 on through step 4")}),
     (3, {"tail": (False, "it follows 'slow', which did not fire")}),
     (5, {"late": (False, "it ended with step 4")}),
 ]

@@ -139,7 +139,7 @@ def test_the_plan_tells_until_when(backend: str) -> None:
     plan = compile_step(load(LINE, ["models.net.groups.0.frozen.until=3 epochs"]), backend, pace=Pace(epoch=7))
     (group,) = plan.to_json()["groups"]
     assert (group["frozen"], group["frozen_until"], group["parameters"]) == (False, 21, ["0.weight"])
-    assert "'weight' of net is frozen up to step 21 (until: 3 epochs)" in str(plan)
+    assert "'weight' of net is frozen through step 21 (until: 3 epochs)" in str(plan)
 
 
 TWO = """

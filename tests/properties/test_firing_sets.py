@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from compiler import Pace, Plan, compile_step
 from compiler.ir.instructions import Accumulate, ResolveOverflow
 from compiler.ir.program import Function
+from compiler.plan.turns import find_turns
 from compiler.timing.gates import find_breaks, find_period
 from graphspec.analysis.datasets import find_datasets
 from graphspec.diagnostics import SpecError
@@ -45,7 +47,8 @@ class Walk:
     is_whole: bool = True
     """All steps were walked, there is one order of batches alone, nothing is drawn, and no write may be held.
 
-    Nor is a gate undecided: of a start after some updates the compiler makes functions for both sides at any step.
+    Nor is a gate undecided: from the first step on in which it can start with an update, there are functions for both
+    sides.
     """
 
 
@@ -70,6 +73,8 @@ def walk(plan: Plan, epoch: int, random: Random) -> Walk:
     is_drawn = any(gate.draw for gate in program.gates)
     is_sure = is_sure and not program.undecided
     found.is_whole = steps <= LONGEST and len(meanings) == 1 and is_sure and not is_drawn
+    turns = list(islice(find_turns(program, plan.program), LONGEST))
+    is_skipped = False
     for step in range(1, min(steps, LONGEST) + 1):
         dataset = random.choice([*meanings])
         meaning = meanings[dataset]
@@ -84,11 +89,14 @@ def walk(plan: Plan, epoch: int, random: Random) -> Walk:
             found.problem = f"step {step}: {function.name} writes {find_written(function)}, not {sorted(written)}"
         elif find_accumulating(function) != oracle.gathering:
             found.problem = f"step {step}: {function.name} does not gather {sorted(oracle.gathering)}"
+        elif turns and not is_skipped and function.name not in turns[step - 1].names:
+            found.problem = f"step {step}: {function.name}, which is none of {turns[step - 1].names}"
         if function is None or found.problem:
             return found
         found.met.add(function.name)
         held = find_held(function, random)
         running.hold(frozenset(held))
+        is_skipped = is_skipped or bool(held)
         clock.finish()
         oracle.note(meaning, firing, held | set(map(back_of, held)))
     return found
@@ -152,12 +160,16 @@ def random_clocks(random: Random) -> dict:
         ops[f"step_{name}"] = {"update": name, "loss": f"fit_{name}", "accumulate": window, **clock()}
     ops["average"] = {"ema": "a", "decay": 0.9, **clock(starts=0.3)}
     ops["beside"] = {"ema": random.choice("ab"), "decay": 0.9, **clock(starts=0.3)}
+    for name, moment in (("average", "start"), ("beside", "until")):
+        if random.random() < 0.3:
+            ops[name][moment] = f"{random.randint(5, 12)} updates"
     if random.random() < 0.5:
         ops["step_b"]["every"] = "step_a"
     if random.random() < 0.3:
         ops["step_b"]["dataset"], ops["step_a"]["dataset"] = "one", random.choice(["two", ["one", "two"]])
     if random.random() < 0.3:
-        models["a"]["groups"] = [{"match": ".", "frozen": {"until": f"{random.randint(1, 12)} steps"}}]
+        unit = random.choice(["steps", "updates"])
+        models["a"]["groups"] = [{"match": ".", "frozen": {"until": f"{random.randint(1, 12)} {unit}"}}]
     if random.random() < 0.3:
         models["b"]["optimizer"] = {1: "sgd", random.randint(2, 4): "adam"}
     fields = {"precision": {"loss_scale": "dynamic"}} if random.random() < 0.3 else {}
@@ -221,6 +233,8 @@ def test_counts_of_other_clocks_let_nothing_fire_together_that_has_no_function()
         run_clocks(before, old, random.randint(1, 40), random)
         new.counts["train"].update({op: n for op, n in old.counts["train"].items() if op in new.counts["train"]})
         new.clock.steps.update(old.clock.steps)
+        applied = {op: n for op, n in old.applied["train"].items() if op in new.applied["train"]}
+        new.applied["train"].update(applied)
         restored = dict(new.counts["train"])
         align_counts(after.program, new.clock.steps, new)
         aligned += restored != new.counts["train"]

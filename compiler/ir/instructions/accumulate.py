@@ -289,6 +289,8 @@ class ResolveOverflow(Effect):
     @property
     def phrase(self) -> str:
         """Return what the loss scale follows."""
+        if not self.verdicts:
+            return "the loss scale stays as it is"
         scale = "loss scale <- by " if self.scaled else ""
         return f"{scale}{', '.join(self.verdicts)}"
 

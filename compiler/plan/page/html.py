@@ -19,7 +19,7 @@ from compiler.plan.page.svg import HEAD, Rails, describe_marks, list_flags, phra
 from compiler.plan.page.tags import PALETTE, escape_text, read_asset, tag, write_palette
 from compiler.plan.summary import WAITS, find_summarized, list_sections, name_nothing
 from compiler.plan.text import describe_function, list_details
-from compiler.plan.turns import describe_turns, find_first_turns
+from compiler.plan.turns import describe_assumption, describe_turns, find_first_turns
 from graphspec.diagnostics import Span
 
 COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
@@ -86,12 +86,15 @@ def _write_functions(plan: CompiledStep, mode: str) -> str:
         )
         for number, name in enumerate(names, start=1)
     )
-    steps = [
-        _link_function(name, tag("small", str(step)), str(names.index(name) + 1), title=f"step {step} takes {name}")
-        for step, name in enumerate(find_first_turns(program, plan.program), start=1)
-    ]
+    steps: list[str] = []
+    for step, turn in enumerate(find_first_turns(program, plan.program), start=1):
+        verb = "can take" if turn[1:] else "takes"
+        for place, name in enumerate(turn):
+            number = tag("small", "or" if place else str(step))
+            steps.append(_link_function(name, number, str(names.index(name) + 1), title=f"step {step} {verb} {name}"))
     strip = tag("ol", *steps, class_="strip", aria_labelledby="strip-name")
-    strip = tag("div", tag("p", "Steps", id="strip-name"), strip) if steps else ""
+    title = describe_assumption(program, plan.program) or None
+    strip = tag("div", tag("p", "Steps", id="strip-name", title=title), strip) if steps else ""
     return tag("nav", tag("ol", *tabs, class_="tabs"), strip, aria_label="Functions of the step")
 
 
