@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from compiler.batch.losses import find_sums
 from compiler.batch.split import split_graph
+from compiler.checks.idle import check_idle
 from compiler.checks.micro_batches import check_batch, check_coupled
 from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import ModeGraph
@@ -63,6 +64,8 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     gates = (*kept, *(Gate(op=average.op, clock="averaged") for average in averages))
     problems = tuple(check_number(spec, mode, patterns, averages))
     context.sink.report(problems)
+    if mode == "train":
+        context.sink.report(check_idle(spec, activity.gates, kept))
     graphs: list[StepGraph] = []
     live: set[str] = set()
     for used in () if problems else find_uses(averages):

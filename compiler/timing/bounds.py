@@ -65,6 +65,23 @@ class Bounds:
         ends = 0 if gate.epoch is None else steps // gate.epoch
         if gate.clock == "epochs":
             return ends
-        counted = self.count(gate, steps)
-        # A count that begins anew with each epoch can be due once more in each.
-        return (counted + gate.every - 1 if gate.has_start else counted) // gate.every + ends
+        most = self.count(gate, steps)
+        most = (most + gate.every - 1 if gate.has_start else most) // gate.every
+        if gate.epoch is None:
+            return most
+        # A count that begins anew with each epoch: one that is flushed or due at first fires once more in each.
+        is_rounded_up = gate.flush or gate.has_start
+        return most + ends if is_rounded_up else min(most, (ends + 1) * self.fire_in_epoch(gate.op, gate.epoch))
+
+    def fire_in_epoch(self, op: str, epoch: int) -> int:
+        """Return in how many steps of any epoch of so many an op can fire."""
+        if op not in self.gates:
+            return epoch
+        gate = self.gates[op]
+        if gate.clock == "epochs":
+            return 1
+        most = epoch
+        for group in gate.follows:
+            most = min(most, sum(self.fire_in_epoch(each, epoch) for each in group))
+        is_rounded_up = gate.flush or gate.has_start or gate.epoch is None
+        return (most + gate.every - 1 if is_rounded_up else most) // gate.every

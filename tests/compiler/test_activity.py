@@ -6,12 +6,13 @@ from random import Random
 
 import pytest
 
-from compiler import Plan
+from compiler import Pace, Plan, compile_step
 from compiler.ir.program import Gate
 from compiler.passes.activate import find_undecided
 from compiler.timing.firing_sets import enumerate_patterns
 from compiler.timing.gates import find_period, fire, sort_gates
-from tests.compiler.conftest import codes, compiled, program
+from graphspec import SpecError, load
+from tests.compiler.conftest import codes, compiled, problems, program
 
 TWO = """
   fa: {forward: a, inputs: x}
@@ -293,6 +294,45 @@ def test_the_delayed_programs_have_one_function_with_and_one_without_the_delayed
     assert active_sets(program("td3")) == {frozenset({"step_critics"}), frozenset({"step_critics"} | delayed)}
     assert active_sets(program("dqn")) == {frozenset({"step"}), frozenset({"step", "renew"})}
     assert steps_of(program("dqn"), "renew", 2001) == [1000, 2000]
+
+
+@pytest.mark.parametrize(
+    ("clock", "more"),
+    [
+        ("until: 2, accumulate: 3", ""),
+        ("every: 7, until: 5", ""),
+        ("every: 1", "  follow: {ema: b, decay: 0.9, every: 3, until: 2}\n"),
+        ("every: 2, start: 2 steps", "  follow: {ema: b, decay: 0.9, until: 1}\n"),
+    ],
+)
+def test_a_write_that_no_step_reaches_is_refused(clock: str, more: str) -> None:
+    ops = TWO.replace("CLOCK_A", "every: 1").replace("CLOCK_B", clock)
+    assert [each.code for each in problems(ops + more) if each.severity == "error"] == ["GS120"]
+
+
+@pytest.mark.parametrize("held", ["", "precision: {loss_scale: dynamic}\n"])
+def test_a_window_that_no_epoch_fills_is_refused(held: str) -> None:
+    """Three steps do not fit into an epoch of two; in one of three, or where the window goes on, they do."""
+    text = """
+graphspec: 1
+name: short
+inputs: {x: {shape: [batch, 4]}}
+models: {a: {layers: [{linear: 4}], optimizer: sgd}}
+ops:
+  f: {forward: a, inputs: x}
+  l: {loss: mse, inputs: [f, x]}
+  u: {update: a, loss: l, accumulate: {steps: 3, on_epoch_end: ENDING}}
+  slow: {ema: a, decay: 0.9, every: 2}
+"""
+    for epoch, ending in ((2, "drop"), (3, "drop"), (2, "carry")):
+        spec = load(text.replace("ENDING", ending) + held)
+        found: list[str] = []
+        try:
+            compile_step(spec, pace=Pace(epoch=epoch, batch=4))
+        except SpecError as error:
+            found = [str(error).splitlines()[0], *(each.code for each in error.diagnostics if each.severity == "error")]
+        why = "error[GS120]: op 'u' never runs: an epoch ends before its window of 3 steps is full, and discards it"
+        assert found == ([why, "GS120"] if (epoch, ending) == (2, "drop") else []), (epoch, ending)
 
 
 def test_a_long_interval_costs_no_functions():

@@ -90,6 +90,8 @@ def try_spec(
         plans = [compile_step(shorter, "torch", policy, pace=PACE) for policy in policies]
     except SpecError as error:
         tally.rejected[codes_of(error)] += 1
+        if "GS120" in codes_of(error):  # the oracle's clocks let every write of a random spec run
+            return str(error).splitlines()[0]
         try:
             compile_step(spec, "torch", policies[0], pace=PACE)
         except SpecError as other:

@@ -10,6 +10,7 @@ from tests.properties.averages import round_averages, vary_averages, write_avera
 from tests.properties.causality import is_circular
 from tests.properties.followers import add_followers
 from tests.properties.further import add_further, add_last, add_later, add_latest, add_library_parts, add_newest
+from tests.properties.idle import wake
 from tests.properties.models import has_buffers, random_layers
 from tests.properties.optimizers import random_optimizer
 from tests.properties.rows import add_rows
@@ -44,7 +45,7 @@ def _write(draft: Draft) -> dict:
     add_followers(draft)
     draft.add_orders()
     draft.add_leaves()
-    return draft.finish()
+    return wake(draft.finish())
 
 
 def specs() -> SearchStrategy[dict]:
