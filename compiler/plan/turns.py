@@ -50,7 +50,7 @@ def find_turns(mode: ModeProgram, program: Program) -> Iterator[Turn]:
         taken = [fire(gates, step, counts, always, due=due, draws=each) for each in draws]
         names = tuple(dict.fromkeys(functions[fired] for fired in taken))
         yield Turn(names, all(applied[gate.op] >= max(gate.first or 0, gate.last or 0) for gate in gates))
-        fired = always | taken[0]  # nothing that counts tells one from another
+        fired = always | taken[0]  # nothing that counts differs between them
         for gate in gates:
             if gate.clock == "writes" and admitted.get(gate.op, True):
                 counts[gate.op] = count_on(gate, counts[gate.op], step, fired)
