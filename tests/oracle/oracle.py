@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 import numpy as np
 
@@ -42,6 +43,7 @@ class Oracle:
         self.meanings: dict[tuple[str, str], Meaning] = {}
         self.running: dict[tuple[str, str], tuple[float, int, int]] = {}
         self.last: StepValues | None = None
+        self.blur: Callable[[str, tuple[int, ...]], np.ndarray] | None = None
         self.is_vague = False
         """Whether something that has happened hangs on a gradient that may be zero but for rounding."""
 
@@ -68,9 +70,15 @@ class Oracle:
         holder, key = self.storages.place(model, name)
         return self.held[holder][key]
 
-    def disturb(self, change: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Begin with other weights: what a function makes of those there are."""
+    def disturb(
+        self, change: Callable[[np.ndarray], np.ndarray], factor: Callable[[tuple[int, ...]], np.ndarray]
+    ) -> None:
+        """Begin with other weights: what a function makes of those there are. ``factor`` does the same to calls.
+
+        So two calls of layers that give the same differ in their last digits, as they may on any machine.
+        """
         self.held = {holder: {key: change(value) for key, value in one.items()} for holder, one in self.held.items()}
+        self.blur = cache(lambda name, shape: factor(shape))
 
     def step(self, batch: State, mode: str = "train", dataset: str | None = None) -> State:
         """Take one step on a batch of a data set, and return its outputs."""
@@ -91,6 +99,7 @@ class Oracle:
             firings={
                 name: self.clocks.number(name, op, mode) for name, op in self.spec.ops.items() if isinstance(op, EmaOp)
             },
+            blur=self.blur,
         )
         returned = [value for value in meaning.returned if value in self.states or meaning.owner[value] in firing]
         outputs = {value: self._output(step, value) for value in returned}

@@ -55,12 +55,15 @@ class StepValues:
         states: State,
         windows: Windows,
         firings: Mapping[str, int],
+        blur: Callable[[str, tuple[int, ...]], np.ndarray] | None = None,
     ) -> None:
         self.meaning, self.parts = meaning, Parts(meaning)
         self.versions = Versions(meaning, firing, runs=self.parts.listed(firing), past=self.parts.past)
         self.batch, self.start, self.optimizers = batch, start, optimizers
         self.draws, self.number = draws, number
         self.states, self.windows, self.firings = states, windows, firings
+        self.blur = blur
+        """What a call of layers is multiplied by, to see whether something hangs on its last digits."""
         self.verdicts = Verdicts(self, firing, gathering)
         self.base = World(self, Reals(), {})
         self.left: dict[str, State] = {}

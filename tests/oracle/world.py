@@ -237,6 +237,8 @@ class World:
             shifts={} if op.stop else {one.tap: self._shifts_of(one.name) for one in op.outputs or () if one.tap},
         )
         found = call.run(declared.layers, given)
+        if step.blur is not None:
+            found = found * self.numbers.lift(step.blur(self.run_of(name), found.shape[1:])[None])
         if self is self.base:
             step.left[self.run_of(name)] = {key: value[0] for key, value in call.written.items()}
         if op.outputs is None:

@@ -33,6 +33,8 @@ TOLERANCE = 1e-9
 SINGLE = 1e-6
 """With nadam, of which PyTorch keeps one factor in float32, and accuracy, which is a float32."""
 JITTER = 1e-13
+DIGIT = 1e-15
+"""Relative: a few of the last digits of a float64."""
 HUGE = 1e6
 """Beyond this, training has diverged, and rounding with it."""
 
@@ -221,14 +223,14 @@ def run_oracle(
 ) -> list[tuple[Values, State]]:
     """Return what the oracle says; raise DegenerateError where it says nothing that could be compared.
 
-    ``jitter`` seeds noise in the last digits of the weights before every step; 0 is none.
+    ``jitter`` seeds noise in the last digits of the weights before every step, and of calls of layers; 0 is none.
     """
     oracle, noise = Oracle(spec, shapes), np.random.default_rng(jitter)
     found = []
     with np.errstate(all="ignore"):
         for turn, batch in zip(find_turns(spec, modes), batches(spec), strict=False):
             if jitter:
-                oracle.disturb(lambda value: blur(value, noise))
+                oracle.disturb(lambda value: blur(value, noise), lambda shape: 1 + DIGIT * noise.normal(size=shape))
             found.append((oracle.step(batch, *turn), {**oracle.state, "counted": oracle.counters}))
             if not is_tame(oracle, batch, *found[-1]):
                 raise DegenerateError("not finite, or too large")

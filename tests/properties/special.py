@@ -57,6 +57,22 @@ def equal() -> dict:
     return {**_document("equal", models, ops), "inputs": {"x": {"shape": ["batch", 4]}}}
 
 
+def equal_parts() -> dict:
+    """Return a distance between two calls of a model on the same rows, once among others: 0 but for rounding."""
+    ops = {
+        "twice": {"call": "concat", "inputs": ["x", "x"], "args": {"axis": 0}},
+        "seen": {"forward": "a", "inputs": "twice"},
+        "halves": {"call": "split", "inputs": "seen", "outputs": ["one", "two"], "args": {"sections": 2, "axis": 0}},
+        "given": {"forward": "a", "inputs": "x"},
+        "loss": {"loss": "l1", "inputs": ["given", "two"]},
+        "slope": {"gradient": "loss", "wrt": "two"},
+        "steep": {"loss": "mse", "inputs": ["slope", 1.0]},
+        "step": {"update": ["a"], "loss": "steep"},
+    }
+    models = {"a": {"layers": [{"linear": 4}], "optimizer": "sgd"}}
+    return {**_document("equal-parts", models, ops), "inputs": {"x": {"shape": ["batch", 4]}}}
+
+
 def almost_equal() -> dict:
     """Return a slope behind BatchNorm, which takes most of it away: divided by its own size, rounding shows."""
     adagrad = {"name": "adagrad", "eps": 1e-4}
@@ -416,6 +432,7 @@ SPECIAL: Mapping[str, dict] = {
     "moved-terms": moved_terms(),
     "other-input": other_input(),
     "equal": equal(),
+    "equal-parts": equal_parts(),
     "almost-equal": almost_equal(),
     "lazy": lazy(),
     "left-out": left_out(),
