@@ -15,11 +15,10 @@ from compiler.ir.program import Gate, Mode, back_of, drop_of, window_of
 from compiler.passes.order import find_producers, find_sources, find_writers
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
-from graphspec.analysis.scope import find_expression
+from graphspec.analysis.scope import find_expression, list_reported
 from graphspec.declare.durations import Duration, Unit
-from graphspec.declare.formulas import LOSS
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import EmaOp, LossOp, MetricOp, UpdateOp
+from graphspec.declare.ops import EmaOp, MetricOp, UpdateOp
 from graphspec.declare.parts import Part, find_gate
 from graphspec.diagnostics import Diagnostic
 
@@ -95,13 +94,12 @@ def find_outputs(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instruction]) 
     fed = {nodes[name].op for name in reach(updates, nodes, producers)}
     values: list[str] = []
     demanded: list[str] = []
-    written = {LOSS.format(name) for name, op in spec.ops.items() if isinstance(op, UpdateOp)}  # as an expression
-    for name, op in spec.ops.items():
-        is_part = find_expression(op) not in (None, name)
-        is_loss = mode == "train" and (isinstance(op, LossOp) or name in written)
-        if name in nodes and not is_part and (isinstance(op, MetricOp) or is_loss):
+    for name in list_reported(spec):
+        op = spec.ops[name]
+        is_metric = isinstance(op, MetricOp)
+        if name in nodes and (is_metric or mode == "train"):
             values.extend(op.defines(name))
-            demanded.extend(() if is_loss and name in fed else op.defines(name))
+            demanded.extend(() if not is_metric and name in fed else op.defines(name))
     return Outputs(values=tuple(values), demanded=tuple(demanded))
 
 

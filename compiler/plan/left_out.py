@@ -9,10 +9,9 @@ from compiler.ir.program import Mode
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.turns import describe_turns
 from graphspec.analysis.modes import find_reaches
-from graphspec.analysis.scope import find_expression
-from graphspec.declare.formulas import LOSS
+from graphspec.analysis.scope import list_reported
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import MODES, LossOp, MetricOp, UpdateOp
+from graphspec.declare.ops import MODES, LossOp
 
 
 def list_left_out(plan: CompiledStep, mode: str) -> Iterator[str]:
@@ -52,6 +51,5 @@ def _find_wanted(spec: GraphSpec) -> Mapping[str, str]:
     owners = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
     if spec.outputs is not None:
         return {value: owners[value] for value in spec.outputs if value in owners}
-    written = {LOSS.format(name) for name, op in spec.ops.items() if isinstance(op, UpdateOp)}  # as an expression
-    wanted = {name for name, op in spec.ops.items() if isinstance(op, LossOp | MetricOp) or name in written}
-    return {v: name for v, name in owners.items() if name in wanted and find_expression(spec.ops[name]) in (None, name)}
+    reported = frozenset(list_reported(spec))
+    return {value: name for value, name in owners.items() if name in reported}

@@ -8,8 +8,20 @@ from typing import Literal, TypeAlias
 
 from graphspec.analysis.derived import find_derived
 from graphspec.analysis.gradient_sets import Sets, find_gradient_sets
+from graphspec.declare.formulas import LOSS
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import AdaptOp, AssignOp, CallOp, CopyOp, EmaOp, LossOp, Op, OpBase, UpdateOp
+from graphspec.declare.ops import (
+    AdaptOp,
+    AssignOp,
+    CallOp,
+    CopyOp,
+    EmaOp,
+    LossOp,
+    MetricOp,
+    Op,
+    OpBase,
+    UpdateOp,
+)
 from graphspec.diagnostics import Diagnostic, Span
 from graphspec.read.source import Path
 from graphspec.words import closest
@@ -119,6 +131,19 @@ class RuleContext:
 def find_expression(op: Op | None) -> str | None:
     """Return the value of the expression of which an op is a part, itself included; None where it is of none."""
     return op.expr if isinstance(op, CallOp | LossOp) else None
+
+
+def list_reported(spec: GraphSpec) -> tuple[str, ...]:
+    """Return the ops whose values a step returns where the spec has no ``outputs``: losses and metrics.
+
+    The expression of an update's ``loss`` is a loss too, whatever its last operation is; its parts are not.
+    """
+    written = {LOSS.format(name) for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
+    return tuple(
+        name
+        for name, op in spec.ops.items()
+        if (isinstance(op, LossOp | MetricOp) or name in written) and find_expression(op) in (None, name)
+    )
 
 
 def find_facets(name: str, op: OpBase) -> tuple[Facet, ...]:
