@@ -79,7 +79,7 @@ def _read_place(text: str) -> Place:
     if not text:
         raise SubscriptError("write an integer, a slice or `None` between each two commas")
     if text == "...":
-        raise SubscriptError("write a `:` in place of `...` for each axis")
+        raise SubscriptError("write a `:` for each axis in place of `...`")
     if re.fullmatch(r"[-0-9\s:]*", text):
         raise SubscriptError("write integers of at most 18 digits, and slices `start:stop:step` with a step from 1 up")
     raise SubscriptError("for indices that are values, write `call: gather`; for a mask, `call: where`")

@@ -209,12 +209,3 @@ def test_a_window_may_be_forgotten_with_an_epoch_and_not_flushed():
     compile_step(load(PACED, [kept % "drop"]), pace=Pace(epoch=4, batch=2))
     with pytest.raises(SpecError, match=r"E-PACE.*'step_other' applies what it has gathered.*'step' is skipped"):
         compile_step(load(PACED, [kept % "flush"]), pace=Pace(epoch=4, batch=2))
-
-
-def test_an_update_that_no_step_reaches_has_no_verdicts(backend):
-    kept = "ops.step.accumulate={steps: 3, on_epoch_end: drop}"
-    plan = compile_step(load(PACED, [kept, "ops.step.on_overflow=null"]), backend, pace=Pace(epoch=2, batch=2))
-    step = build(plan, device="cpu", dtype="float64")
-    for _ in range(5):
-        step({"slope": np.ones(2), "burst": np.asarray(1.0), "weak": np.asarray(1.0)})
-    assert weights(step) == {"a.value": 1.0, "b.value": 1.0}

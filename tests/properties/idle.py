@@ -16,7 +16,9 @@ def wake(document: dict, pace: Pace | None = None) -> dict:
     """Return a document whose writes all take place in some step; first no window is cut by epochs, then no clock."""
     if not any(may_end(op) for op in document["ops"].values()):
         return document
-    for name in sorted(find_idle(load(json.dumps(document) + "\n"), pace)):
+    if not (idle := find_idle(load(json.dumps(document) + "\n"), pace)):
+        return document
+    for name in idle:
         op = document["ops"][name]
         if isinstance(op.get("accumulate"), dict):
             op["accumulate"].pop("on_epoch_end", None)
