@@ -97,6 +97,6 @@ def _examine(trial: Trial, size: str) -> tuple[str, ...]:
         raise StepError(problems, trial.spec.texts())
     if findings.missing:
         return (f"not checked before the first step: {findings.missing}",)
-    if findings.real:
-        return (f"checked by a real forward on a copy {size}: {findings.real}",)
+    if findings.is_real:
+        return (": ".join(filter(None, (f"checked by a real step on a copy {size}", findings.instead))),)
     return ("checked with fake tensors",)

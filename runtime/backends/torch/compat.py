@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils.checkpoint
 from torch import nn
-from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
 OLDEST = (2, 11)
 """The first version with everything used here, and in the kernels of the library."""
 __all__ = [
-    "FakeTensorMode",
     "TorchDispatchMode",
     "copying",
+    "fake_mode",
     "find_written",
     "has_drawn",
     "is_alias",
@@ -39,8 +41,17 @@ def is_batch_norm(module: nn.Module) -> bool:
     return isinstance(module, nn.modules.batchnorm._BatchNorm)
 
 
+def fake_mode() -> FakeTensorMode:
+    """Return a new mode of fake tensors; its module is imported here, which takes a second."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode()
+
+
 def copying(mode: FakeTensorMode) -> AbstractContextManager[object]:
     """Return a context in which ``copy.deepcopy`` makes fake tensors of real ones."""
+    from torch._subclasses.fake_tensor import FakeCopyMode
+
     return FakeCopyMode(mode)
 
 

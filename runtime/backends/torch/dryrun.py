@@ -1,4 +1,7 @@
-"""The dry run: calls every function once before the first step, with fake tensors or, where those fail, real copies."""
+"""The dry run: calls every function once before the first step, on real copies where they are small, else fake tensors.
+
+To import fake tensors takes a second, and every operation on one as long as on a hundred thousand numbers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from compiler.ir.instructions import Evaluate, Forward, TakeAccumulated, Transfo
 from compiler.ir.program import Function, Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from runtime.backends.torch.compat import FakeTensorMode, TorchDispatchMode, copying, find_written, is_alias
+from runtime.backends.torch.compat import TorchDispatchMode, copying, fake_mode, find_written, is_alias
 from runtime.backends.torch.devices import Setting
 from runtime.backends.torch.execution import ERRORS, Loaded, explain_unfakeable, load_module
 from runtime.backends.torch.library.metrics import Counting
@@ -136,6 +139,9 @@ def stand_in(running: Callable[..., Any]) -> Callable[..., Any]:
 
 Models = Mapping[str, nn.Module]
 Tensors = Mapping[str, torch.Tensor]
+SMALL, CHEAP = 1_000_000, 2**31
+"""How many numbers the models of a small step have at most, and how many times those of the inputs: about what dense
+and convolutional layers multiply, a tenth of a second on one core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,35 +173,46 @@ class Trial:
             modes=tuple(mode.mode for mode in loaded.program.modes),
         )
 
+    def is_small(self) -> bool:
+        """Return whether the step computes less on real tensors than fake ones take to import."""
+        models = self.models.values()
+        kept = sum(each.numel() for model in models for each in (*model.parameters(), *model.buffers()))
+        given = sum(each.numel() for each in self.inputs.values())
+        return kept <= SMALL and kept * given <= CHEAP
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """The findings of a dry run.
 
-    ``real``: why it was a run on real copies, if it was; ``missing``: why no run was possible.
+    ``is_real``: it was a run on real copies; ``instead``: why one with fake tensors failed, if it did; ``missing``: why
+    no run was possible.
     """
 
     problems: tuple[Diagnostic, ...] = ()
     outputs: Mapping[str, Tensors] = field(default_factory=dict[str, Tensors])
-    real: str = ""
+    is_real: bool = False
+    instead: str = ""
     missing: str = ""
 
 
 def run_dry(trial: Trial) -> Findings:
     """Run every function of a trial once; neither models nor random states are changed.
 
-    A failure with fake tensors is repeated on real copies: they decide, and their messages are better.
+    A small step runs on real copies, a large one with fake tensors, and whatever fails is repeated the other way.
+    Where both fail, the real copies decide: their messages are better.
     """
     with quiet(), untouched(), unwritten(trial.models):
-        fake = _Attempt.of(trial)
-        fake.run(FakeTensorMode())
-        if not fake.failures:
-            return fake.findings()
-        real = _Attempt.of(trial)
-        real.run(None)
-    if real.failures and not (real.problems or real.mutations.found):
-        return Findings(missing=real.failures[0])
-    return real.findings(instead=fake.failures[0])
+        first = _Attempt.of(trial, fake=not trial.is_small())
+        first.run()
+        if not first.failures:
+            return first.findings()
+        second = _Attempt.of(trial, fake=not first.fake)
+        second.run()
+    deciding = first if second.failures and second.fake else second
+    if deciding.failures and not (deciding.problems or deciding.mutations.found):
+        return Findings(missing=deciding.failures[0])
+    return deciding.findings(instead=first.failures[0] if first.fake else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +220,7 @@ class _Attempt:
     """One run of a trial, and its findings."""
 
     trial: Trial
+    fake: bool
     loaded: Loaded
     mutations: Mutations
     failures: list[str] = field(default_factory=list[str])
@@ -210,13 +228,14 @@ class _Attempt:
     outputs: dict[str, Tensors] = field(default_factory=dict[str, Tensors])
 
     @classmethod
-    def of(cls, trial: Trial) -> _Attempt:
+    def of(cls, trial: Trial, *, fake: bool) -> _Attempt:
         """Return an attempt with a module of its own."""
         loaded = load_module(trial.emitted, trial.program)
-        return cls(trial=trial, loaded=loaded, mutations=Mutations(loaded=loaded, spec=trial.spec))
+        return cls(trial=trial, fake=fake, loaded=loaded, mutations=Mutations(loaded=loaded, spec=trial.spec))
 
-    def run(self, fake: FakeTensorMode | None) -> None:
-        """Build on copies and call every function; with a fake mode only shapes and types are computed."""
+    def run(self) -> None:
+        """Build on copies and call every function; with fake tensors only shapes and types are computed."""
+        fake = fake_mode() if self.fake else None
         memo: dict[int, Any] = {}  # what models share stays shared
         parts = [part for model in self.trial.models.values() for part in model.modules()]
         try:
@@ -227,7 +246,7 @@ class _Attempt:
             self.failures.append(f"the models cannot be copied: {describe(error)}")
             return
         with fake or nullcontext(), self.trial.around(models), self.mutations.watched():
-            self._try(lambda: self._build(models, unreal=fake is not None))
+            self._try(lambda: self._build(models))
             for function in () if self.failures else find_functions(self.trial.program):
                 is_fed = self.trial.dataset is None or self.trial.dataset in (
                     function.datasets or (self.trial.dataset,)
@@ -238,17 +257,19 @@ class _Attempt:
             self.problems.extend(self._find_replaced(models))
 
     def findings(self, instead: str = "") -> Findings:
-        """Return what was found; ``instead`` says why this is not a fake run."""
+        """Return what was found; ``instead`` says why fake tensors would not do."""
         problems = self.mutations.found or self.problems  # failures after an input was overwritten are due to that
-        return Findings(problems=tuple(dict.fromkeys(problems)), outputs=self.outputs, real=instead)
+        return Findings(
+            problems=tuple(dict.fromkeys(problems)), outputs=self.outputs, is_real=not self.fake, instead=instead
+        )
 
-    def _build(self, models: Models, *, unreal: bool) -> None:
+    def _build(self, models: Models) -> None:
         """Call the module's ``build`` with the copies in place of the models it would make."""
         self.loaded.names["make_models"] = lambda *arguments: models
-        if unreal and not all(each.function.builtin for _, each in find_metrics(self.trial.program)):
+        if self.fake and not all(each.function.builtin for _, each in find_metrics(self.trial.program)):
             self.loaded.names["running"] = stand_in(self.loaded.names["running"])
         self.loaded.call("build", 0, self.trial.setting.device, self.trial.setting.dtype)
-        if unreal and "verdicts" in self.loaded.names:  # fake tensors have no values: assume that all are finite
+        if self.fake and "verdicts" in self.loaded.names:  # fake tensors have no values: assume that all are finite
             self.loaded.names["verdicts"].ask = lambda flags: [True] * len(flags)
 
     def _call(self, function: Function, inputs: Tensors) -> None:

@@ -16,7 +16,8 @@ from runtime import Step, StepError, build
 from tests.backends.torch import users
 from tests.backends.torch.specs import OPS, batch_of, build_of, user
 
-FAKE = "checked with fake tensors"
+NOTES = {"real": "checked by a real step on a copy at batch 2", "fake": "checked with fake tensors"}
+pytestmark = pytest.mark.usefixtures("way_of_trying")
 
 
 def build_with(model: torch.nn.Module) -> Step:
@@ -44,13 +45,19 @@ def test_building_from_a_class_leaves_torchs_random_state_alone():
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_most_models_are_checked_with_fake_tensors():
-    assert FAKE in build_of(user("Stateful")).notes
+def test_small_steps_are_tried_on_copies_and_large_ones_with_fake_tensors(way_of_trying):
+    assert NOTES[way_of_trying] in build_of(user("Stateful")).notes
 
 
+@pytest.mark.parametrize("way_of_trying", ["fake"], indirect=True)
 def test_what_fake_tensors_cannot_run_is_run_really_on_a_copy_and_says_so():
     notes = build_of(user("Branching")).notes
-    assert any(note.startswith("checked by a real forward on a copy at batch 2: ") for note in notes)
+    assert any(note.startswith("checked by a real step on a copy at batch 2: ") for note in notes)
+
+
+@pytest.mark.parametrize("way_of_trying", ["real"], indirect=True)
+def test_what_fails_for_made_up_numbers_alone_is_tried_with_fake_tensors():
+    assert "checked with fake tensors" in build_of(user("Inverting")).notes
 
 
 def test_nothing_reaches_the_terminal_where_fake_tensors_fail(capfd):
@@ -67,10 +74,10 @@ def test_logs_are_back_after_the_check(caplog):
     assert [record.message for record in caplog.records] == ["heard"]
 
 
-def test_lazy_layers_get_their_sizes_and_nothing_else():
+def test_lazy_layers_get_their_sizes_and_nothing_else(way_of_trying):
     torch.manual_seed(0)
     step = build_of(user("Lazy"))
-    assert FAKE in step.notes
+    assert NOTES[way_of_trying] in step.notes
     buffers = dict(step.models["net"].named_buffers())
     assert buffers["body.1.running_mean"].tolist() == [0.0, 0.0, 0.0]
     assert int(buffers["body.1.num_batches_tracked"]) == 0
@@ -106,7 +113,7 @@ def test_inputs_of_open_sizes_are_checked_with_the_first_batch():
 
 
 @pytest.mark.parametrize("more", ["loss_scale: dynamic", "loss_scale: 8", "compute: float16"])
-def test_a_step_with_a_loss_scale_is_checked_with_fake_tensors_too(more):
+def test_a_step_with_a_loss_scale_is_checked_too(way_of_trying, more):
     text = f"""
 graphspec: 1
 name: scaled
@@ -119,4 +126,4 @@ ops:
   slow: {{ema: net, decay: 0.9}}
 precision: {{{more}}}
 """
-    assert FAKE in build(compile_step(load(text)), device="cpu").notes
+    assert NOTES[way_of_trying] in build(compile_step(load(text)), device="cpu").notes

@@ -66,6 +66,13 @@ class Branching(Plain):
         return y * 2 if float(x.detach().numpy().sum()) > 0 else y
 
 
+class Inverting(Plain):
+    """A decomposition that exists for large numbers alone."""
+
+    def forward(self, x):
+        return super().forward(x) @ torch.linalg.cholesky((x.mean() - 5) * torch.eye(3))
+
+
 class Raising(Plain):
     """An error two calls deep."""
 
