@@ -61,25 +61,30 @@ def portable_numbers(key: Any, count: Any, kind: str) -> tf.Tensor:
     return makers[kind](tf.convert_to_tensor(key, tf.int64), tf.cast(count, tf.int64))
 
 
-KEY_AND_COUNT = [tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64)]
-"""What the functions below take: each is traced once, whoever calls it."""
+ONCE: dict[str, Any] = {
+    "input_signature": [tf.TensorSpec([2], tf.int64), tf.TensorSpec([], tf.int64)],
+    "autograph": False,
+    "experimental_attributes": {"_noinline": True},
+}
+"""How the functions below are traced: each once, whoever calls it, and not copied into the graph of every draw, which
+TensorFlow would then rewrite before the first step."""
 
 
-@tf.function(input_signature=KEY_AND_COUNT, autograph=False)
+@tf.function(**ONCE)
 def keyed_bits(key: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Return integers below 2**53."""
     with tf.device("CPU:0"):
         return random_bits((key[0], key[1]), whole(0), count)
 
 
-@tf.function(input_signature=KEY_AND_COUNT, autograph=False)
+@tf.function(**ONCE)
 def keyed_uniform(key: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Return numbers in [0, 1)."""
     with tf.device("CPU:0"):
         return tf.cast(random_bits((key[0], key[1]), whole(0), count), tf.float64) * 2.0**-53
 
 
-@tf.function(input_signature=KEY_AND_COUNT, autograph=False)
+@tf.function(**ONCE)
 def keyed_normal(key: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
     """Return normally distributed numbers."""
     with tf.device("CPU:0"):
