@@ -77,7 +77,7 @@ def mix(op: EmaOp, number: int, old: np.ndarray, new: np.ndarray) -> np.ndarray:
     # What is read is e / (1 - the product of all decays); e itself began at zero.
     before = float(np.prod([of_firing(op, each) for each in range(1, number)]))
     if before * kept == 1:
-        return old
+        return old + 0 * new  # what is not finite shows in a mix of which it has no share, too
     raw = kept * (old * (1 - before)) + (1 - kept) * new
     return raw / (1 - before * kept)
 

@@ -241,6 +241,10 @@ class Runs:
             found |= {(one, write) for one in waits for write in writes}
         for name in self.taking:
             found |= {(one, f"{name}.sound") for one in self._before_sound(name)}
+            slopes = self._before_slopes(name)  # of the weights with which the step begins
+            found |= {(one, f"{name}.slopes") for one in slopes}
+            writers = [self.versions.writers(f"{model}.params") for model in self.ops[name].update if slopes]
+            found |= {(f"{name}.slopes", writer) for each in writers for writer in each[:1]}
         return found
 
     def _before_slopes(self, name: str) -> set[str]:
@@ -281,6 +285,8 @@ class Runs:
             return True
         if self.ops[earlier].window > 1:
             return self.ops[earlier].on_overflow != "apply" and self.groups.has_verdict(earlier)
+        if self.ops[name].window > 1 and self.ops[earlier].on_overflow != "apply":
+            return self.groups.has_verdict(earlier)  # a window holds gradients of other steps, too
         return not {*self.groups.judges(earlier)} <= {*self.groups.judges(name)}
 
     def _paced(self, name: str) -> set[str]:
@@ -294,6 +300,7 @@ class Runs:
     def _before_sound(self, name: str) -> set[str]:
         """Return what tells whether an update is held: its group, its window, and what others add to its gradients."""
         own = {f"{name}.gather"} if name in self.gathering else set[str]()
+        own |= self._looked_at(name) if name in self.gathering and self.groups.has_verdict(name) else set[str]()
         own |= {f"{other}.verdict" for other in self.groups.judges(name) if self.ops[other].window == 1}
         givers = [one for one in self.meaning.sharing[name] if one in self.applied]
         return own | {one for giver in givers for one in self._before_sound(giver)} | self._paced(name)

@@ -27,7 +27,8 @@ def _add_update(draft: Draft, first: str, models: list[str], value: str) -> bool
     shared = [model for model in models if model in draft.values.reach[value]][:1]
     if "class" in draft.models[shared[0]]:
         return False  # it may share a weight with a third
-    if any("optimizer" in group for model in models for group in draft.models[model].get("groups", ())):
+    updated = draft.ops[first]["update"]
+    if any("optimizer" in group for model in updated for group in draft.models[model].get("groups", ())):
         return False
     ops = {
         "head_seen": {"forward": "head"},
