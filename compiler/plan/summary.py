@@ -80,8 +80,6 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
     seen: dict[str, dict[str, None]] = {}
     for graph in graphs:
         for node in (each for each in graph.nodes.values() if each.called is not None):
-            if any(part.repeat and part.number > 1 for part in node.within):
-                continue  # the first iteration speaks for all
             weights = (read for read in node.reads if read.cell.kind != "buffers")
             before = (name for read in weights for name in graph.writers.get(read.cell, ())[: read.version])
             if writers := dict.fromkeys(graph.nodes[name].op for name in before):
@@ -89,10 +87,17 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
                 seen.setdefault(node.op, {})[f"{node.called} after {text}"] = None
     return {
         "models": tuple(models.items()),
-        SEEN: tuple((op, "; or ".join(found)) for op, found in seen.items()),
+        SEEN: tuple(_say_together({op: "; or ".join(found) for op, found in seen.items()}, plan)),
         "written": tuple(_describe_writes(plan, moments)),
         WAITS: tuple(dict.fromkeys(decisions)),
     }
+
+
+def _say_together(texts: Mapping[str, str], plan: CompiledStep) -> Iterator[tuple[str, str]]:
+    """Yield what is said of each op; of the iterations of one together, in the words of the first."""
+    for names, group in group_iterations(texts, plan.spec).items():
+        first = texts[group[0]]
+        yield names, first if first == texts[group[-1]] else f"{first}, and so on"
 
 
 def _format_optimizer(optimizer: OptimizerDecl) -> str:
@@ -124,10 +129,8 @@ def _describe_writes(plan: CompiledStep, moments: Mapping[str, str]) -> Iterator
     found: dict[str, tuple[str, str]] = {}
     for when in dict.fromkeys(moments.values()):
         among = (op for op, moment in moments.items() if moment == when)
-        for names, group in group_iterations(among, plan.spec).items():
-            text = _describe(group[0], plan.spec.ops[group[0]])
-            rest = ", and so on" if text != _describe(group[-1], plan.spec.ops[group[-1]]) else ""
-            found[group[0]] = (names, f"{text}{rest}, {when}")
+        for names, text in _say_together({op: _describe(op, plan.spec.ops[op]) for op in among}, plan):
+            found[names.partition(" ")[0]] = (names, f"{text}, {when}")
     yield from (found[op] for op in moments if op in found)
 
 

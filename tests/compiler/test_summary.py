@@ -1,0 +1,50 @@
+"""A summary names every forward that reads what its step wrote, an iterated one by its first and last iteration."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from compiler import Plan, compile_step
+from compiler.ir.instructions import Forward
+from compiler.plan.summary import SEEN, find_summarized, list_sections
+from graphspec import load
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = ("autoencoder", "cyclegan", "gan-digits", "maml", "ppo", "sac", "sam", "stylegan2-lazy", "td3", "wgan-gp")
+
+
+def plan_of(name: str) -> Plan:
+    """Return the plan of an example."""
+    return compile_step(load(EXAMPLES / name / f"{name}.yaml"))
+
+
+def list_seen(plan: Plan) -> list[tuple[str, str]]:
+    """Return what the summary says of forwards that read what the step wrote."""
+    return [*list_sections(plan, find_summarized(plan))[SEEN]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_forward_that_reads_what_the_step_wrote_is_named(name: str) -> None:
+    plan = plan_of(name)
+    late = {
+        each.op
+        for function in find_summarized(plan).functions
+        for each in function.instructions
+        if isinstance(each, Forward)
+        if any(read.version and read.cell.kind == "params" for read in each.reads)
+    }
+    named = [re.fullmatch(r"(\S+)(?: to (\S+))?", names) for names, _ in list_seen(plan)]
+    ends = {end for match in named if match for end in match.groups() if end}
+    without_numbers = {re.sub(r"\.\d+\.", ".#.", op) for op in late}
+    assert ends <= late
+    assert {re.sub(r"\.\d+\.", ".#.", end) for end in ends} == without_numbers
+
+
+def test_iterations_read_what_those_before_them_wrote() -> None:
+    assert list_seen(plan_of("ppo")) == [
+        ("passes.2.now.scores to passes.20.now.scores", "actor after passes.1.step, and so on"),
+        ("passes.2.guess to passes.20.guess", "critic after passes.1.step, and so on"),
+    ]
