@@ -127,7 +127,7 @@ def test_the_keys_are_told(open_page: Open) -> None:
     assert not page.is_visible("dialog")
 
 
-def test_functions_are_chosen_by_tabs_steps_and_keys(open_page: Open) -> None:
+def test_functions_are_chosen_by_tabs_steps_keys_and_the_slider(open_page: Open) -> None:
     page = open_page("stylegan2-lazy")
     shown = ".function:visible h2"
     assert page.locator(shown).all_inner_texts()[0].startswith("train_step_1")
@@ -148,6 +148,15 @@ def test_functions_are_chosen_by_tabs_steps_and_keys(open_page: Open) -> None:
     assert chosen(page) == ["train_step_3/step_d.gradient"]
     page.keyboard.press("[")
     assert chosen(page) == ["train_step_2/step_d.gradient"]
+    slider = page.get_by_role("slider", name="Function of the step")
+    assert slider.input_value() == "2"
+    slider.focus()
+    slider.press("End")
+    assert chosen(page) == ["train_step_3/step_d.gradient"]
+    assert slider.get_attribute("aria-valuetext") == "train_step_3"
+    page.click(".tabs >> text=train_step_1")
+    page.wait_for_selector("#train_step_1", state="visible")
+    assert slider.input_value() == "1"
 
 
 def test_search_finds_lines_of_every_function(open_page: Open) -> None:

@@ -95,7 +95,8 @@ def _write_functions(plan: CompiledStep, mode: str) -> str:
     strip = tag("ol", *steps, class_="strip", aria_labelledby="strip-name")
     title = describe_assumption(program, plan.program) or None
     strip = tag("div", tag("p", "Steps", id="strip-name", title=title), strip) if steps else ""
-    return tag("nav", tag("ol", *tabs, class_="tabs"), strip, aria_label="Functions of the step")
+    slider = tag("input", id="slider", type="range", min="1", max=str(len(names)), aria_label="Function of the step")
+    return tag("nav", tag("ol", *tabs, class_="tabs"), slider, strip, aria_label="Functions of the step")
 
 
 def _link_function(name: str, *content: str, title: str | None = None) -> str:

@@ -53,6 +53,10 @@ function show() {
     mark(chosen.function, chosen.row, true);
     anchorOf(chosen.function, chosen.row).scrollIntoView({ block: "nearest" });
   } else anchorOf(chosen.function, 0).tabIndex = 0;
+  if ($("slider")) {
+    $("slider").value = chosen.function.index + 1;
+    $("slider").setAttribute("aria-valuetext", chosen.function.name);
+  }
   $("summary").hidden = chosen.row !== null;
   $("chosen").replaceChildren(...(chosen.row === null ? [] : describe(chosen.function, chosen.row)));
   $("details").scrollTop = 0;
@@ -285,6 +289,7 @@ addEventListener("hashchange", show);
 document.addEventListener("keydown", press);
 $("query").addEventListener("keydown", pressInSearch);
 $("query").addEventListener("input", typeSearch);
+$("slider")?.addEventListener("input", () => turn($("slider").value - 1 - chosen.function.index));
 $("theme").addEventListener("click", switchTheme);
 $("keys").addEventListener("click", () => $("help").showModal());
 $("spec")?.addEventListener("click", clickSource);

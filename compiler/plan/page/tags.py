@@ -27,6 +27,9 @@ PALETTE = {
 }
 """The colours of the picture and the page, light and dark; v0 to v3 are those of versions."""
 
+VOID = frozenset({"input"})
+"""The elements that have no end."""
+
 
 def tag(name: str, /, *content: str, **attributes: str | float | None) -> str:
     """Return an element around contents that are escaped already; its attributes are escaped here, None is left out.
@@ -39,7 +42,7 @@ def tag(name: str, /, *content: str, **attributes: str | float | None) -> str:
         for key, value in attributes.items()
         if value is not None
     )
-    return f"<{name}{shown}>{''.join(content)}</{name}>"
+    return f"<{name}{shown}>" if name in VOID else f"<{name}{shown}>{''.join(content)}</{name}>"
 
 
 def escape_text(text: str) -> str:
