@@ -87,17 +87,19 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
                 seen.setdefault(node.op, {})[f"{node.called} after {text}"] = None
     return {
         "models": tuple(models.items()),
-        SEEN: tuple(_say_together({op: "; or ".join(found) for op, found in seen.items()}, plan)),
+        SEEN: tuple(_say_together({op: "; or ".join(found) for op, found in seen.items()}, plan).values()),
         "written": tuple(_describe_writes(plan, moments)),
         WAITS: tuple(dict.fromkeys(decisions)),
     }
 
 
-def _say_together(texts: Mapping[str, str], plan: CompiledStep) -> Iterator[tuple[str, str]]:
-    """Yield what is said of each op; of the iterations of one together, in the words of the first."""
+def _say_together(texts: Mapping[str, str], plan: CompiledStep) -> Mapping[str, tuple[str, str]]:
+    """Return what is said of each op; of the iterations of one by the first, in its words."""
+    found: dict[str, tuple[str, str]] = {}
     for names, group in group_iterations(texts, plan.spec).items():
-        first = texts[group[0]]
-        yield names, first if first == texts[group[-1]] else f"{first}, and so on"
+        first, last = texts[group[0]], texts[group[-1]]
+        found[group[0]] = (names, first if first == last else f"{first}, and so on")
+    return found
 
 
 def _format_optimizer(optimizer: OptimizerDecl) -> str:
@@ -129,8 +131,8 @@ def _describe_writes(plan: CompiledStep, moments: Mapping[str, str]) -> Iterator
     found: dict[str, tuple[str, str]] = {}
     for when in dict.fromkeys(moments.values()):
         among = (op for op, moment in moments.items() if moment == when)
-        for names, text in _say_together({op: _describe(op, plan.spec.ops[op]) for op in among}, plan):
-            found[names.partition(" ")[0]] = (names, f"{text}, {when}")
+        written = _say_together({op: _describe(op, plan.spec.ops[op]) for op in among}, plan)
+        found |= {op: (names, f"{text}, {when}") for op, (names, text) in written.items()}
     yield from (found[op] for op in moments if op in found)
 
 

@@ -199,7 +199,7 @@ class Findings:
 def run_dry(trial: Trial) -> Findings:
     """Run every function of a trial once; neither models nor random states are changed.
 
-    A small step runs on real copies, a large one with fake tensors, and whatever fails is repeated the other way.
+    A small step runs on real copies, a large one with fake tensors, and what fails is repeated the other way.
     Where both fail, the real copies decide: their messages are better.
     """
     with quiet(), untouched(), unwritten(trial.models):
