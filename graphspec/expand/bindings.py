@@ -6,14 +6,14 @@ the document. Every op says itself which of its words are names of something els
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from graphspec.check.names import WANTED
 from graphspec.declare.blocks import BlockSpec, ChooseOp, RepeatOp, SometimesOp, UseOp
 from graphspec.declare.graph import find_kinds
-from graphspec.declare.ops import KINDS
+from graphspec.declare.ops import KINDS, CopyOp, EmaOp, UpdateOp
 from graphspec.declare.ops.base import Reference
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.expand.copies import (
@@ -56,6 +56,19 @@ def bind_uses(expansion: Expansion) -> Document:
     Raises SpecError for uses that cannot be read or do not fit their block, and for names that a block does not know.
     """
     return _Binder(expansion).run() if expansion.uses or expansion.containers else expansion.document
+
+
+def find_following(writes: Mapping[str, Use], ops: Mapping[str, Plain]) -> Iterator[str]:
+    """Yield the averages and copies, by the names of their copies, whose source an update of the same use steps."""
+    parsed = {name: parse_op(ops[name]) for name in writes}
+    updated = {
+        (writes[name].name, each) for name, op in parsed.items() if isinstance(op, UpdateOp) for each in op.update
+    }
+    for name, op in parsed.items():
+        if isinstance(op, EmaOp | CopyOp):
+            source = op.ema if isinstance(op, EmaOp) else op.copy_
+            if (writes[name].name, source) in updated:
+                yield name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +131,8 @@ class _Binder:
         self._writes = tuple(writes)
         self._writing = frozenset((*writes, *(each.name for use in writes.values() for each in find_outer(use))))
         """The ops that write, and the uses of blocks in which one does."""
+        self._following = frozenset(find_following(writes, self._ops))
+        """Averages and copies of models that an update of their own block steps."""
         self._unsound: set[str] = set()
         """The uses of blocks that list outputs which they do not have; nothing is held against what reads these."""
         self._problems: list[Diagnostic] = []
@@ -402,8 +417,11 @@ class _Binder:
         """Return whether a common field of a use holds for an op of its block.
 
         A clock is for the ops that write, if there are some. The others run where these need them: with a clock of its
-        own a loss would be a lazy term.
+        own a loss would be a lazy term. What follows an update of its block needs no `every`: it would count the writes
+        of that, and follow every second one of an update that is applied in every second step.
         """
+        if field == "every" and name in self._following:
+            return False
         return field not in CLOCKS or use.name not in self._writing or name in self._writing
 
     def _resolve(self, reference: Reference, name: str, scope: _Scope) -> Plain:

@@ -146,6 +146,13 @@ def test_a_clock_of_a_stopped_use_is_for_its_writes_alone():
     assert {name: op.every for name, op in spec.ops.items() if op.every is not None} == {"u.step": 2}
 
 
+def test_an_average_of_what_a_block_updates_follows_the_update_and_another_counts_writes():
+    blocks = BLOCKS + "      slow: {ema: net, decay: 0.9}\n      slower: {ema: other, decay: 0.9}\n"
+    spec = read("  u: {use: learn, inputs: [x, y], every: 2}\n  v: {update: other, loss: u.fit.cost}\n", blocks)
+    clocks = {name: op.every for name, op in spec.ops.items() if op.every is not None}
+    assert clocks == {"u.step": 2, "u.slower": 2}
+
+
 def test_constants_are_the_blocks_own_and_may_be_variables():
     blocks = """blocks:
   noisy: {inputs: v, outputs: [out], args: {w: 2.0, k: 3}, ops: {out: {call: mul, inputs: [v, "${w}"]}}}
