@@ -41,7 +41,7 @@ from graphspec.read.expressions import (
     Unary,
     read_expression,
 )
-from graphspec.read.misreadings import ATTRIBUTES, MODULES, explain_attribute
+from graphspec.read.misreadings import ATTRIBUTES, MODULES, Signatures, explain_attribute
 from graphspec.read.source import Document, Path, Place, Plain
 
 OPERATORS: Mapping[str, str] = {
@@ -73,6 +73,11 @@ CHAINED = ("+", "*")
 """Operators that one call has for several operands: `a + b + c`."""
 PASSED_ON = ("mode", "dataset", "after", "within")
 """The common fields that all ops of an expression have; a clock is for the last one, which the others run for."""
+SIGNATURES: Signatures = {
+    name: (0 if function.repeats else function.fewest, tuple(option.name for option in function.options))
+    for name, function in {**LOSSES, **CALLS}.items()
+}
+"""The functions that expressions may call."""
 _NAME = re.compile(r"\s*([A-Za-z_]|\$\{[^{}]*\})(\w|\.|\$\{[^{}]*\})*\s*", re.ASCII)
 _INDICATOR = re.compile(r"[>|][-+0-9]*[ \t]*(#[^\n]*)?\n|['\"]")
 
@@ -304,7 +309,7 @@ class _Expander:
 
     def _expand(self, formula: _Formula) -> None:
         """Make the ops of an expression; raise ExpressionError for what is none."""
-        tree = read_expression(formula.text, VALUES)
+        tree = read_expression(formula.text, VALUES, SIGNATURES)
         if isinstance(tree, Name):
             self._check_name(tree)
         if isinstance(tree, Name | Number):

@@ -9,10 +9,10 @@ EXPRESSIONS = (
         "expr_methods.yaml",
         {
             "GS068 9:38": "`stop(q)`",
-            "GS068 10:15": "`mean(q, ...)`",
-            "GS068 11:15": "`mean(...)`",
-            "GS068 12:15": "`relu(...)`",
-            "GS068 13:15": "`clip(",
+            "GS068 10:15": "`mean(q, dim=1)`",
+            "GS068 11:15": "`mean(q)`",
+            "GS068 12:15": "`relu(q)`",
+            "GS068 13:15": "`clip(q, min=0, max=1)`",
             "GS068 14:15": "`permute(state, dims=[1, 0])`",
             "GS068 15:19": "sizes and dtypes",
             "GS068 16:23": "write `pi`",
@@ -173,7 +173,7 @@ SLIPS = (
         {
             "GS040 9:28": '`expr: "minimum(q, reward)"`',
             "GS040 10:24": '`expr: "mean(q, axis=1)"`',
-            "GS068 11:35": "needs quotes",
+            "GS068 11:35": "close it with",
         },
     ),
     check("inputs_without_brackets.yaml", {"GS104 11:13": "`[q, reward]`"}),
