@@ -173,7 +173,7 @@ SLIPS = (
         {
             "GS040 9:28": '`expr: "minimum(q, reward)"`',
             "GS040 10:24": '`expr: "mean(q, axis=1)"`',
-            "GS068 11:35": "close it with",
+            "GS040 11:39": 'needs quotes: `loss: "mse(q, reward)"`',
         },
     ),
     check("inputs_without_brackets.yaml", {"GS104 11:13": "`[q, reward]`"}),
