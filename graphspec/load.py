@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from graphspec.check.indentation import mend_indentation
 from graphspec.check.salvage import check_rest
 from graphspec.check.schema_errors import explain_validation
 from graphspec.check.validate import validate
@@ -60,16 +61,18 @@ def load(
 
 def read_spec(document: Document, limits: Limits = STANDARD) -> GraphSpec:
     """Return the checked spec that a document declares; raise SpecError with every problem of it."""
+    document, displaced = mend_indentation(document)
     document, unreadable = expand_formulas(apply_phases(document))
+    known = (*displaced, *unreadable)
     try:
         expansion = copy_blocks(document, limits=limits)
         document = bind_uses(replace(expansion, document=interpolate(expansion.document)))
     except SpecError as error:
-        raise SpecError((*unreadable, *error.diagnostics), error.texts) from None
+        raise SpecError((*known, *error.diagnostics), error.texts) from None
     document, valueless = fold_numbers(document)
     spec, diagnostics = check_document(document, find_unreadable(document))
-    if spec is None or unreadable or valueless:
-        raise SpecError((*unreadable, *valueless, *diagnostics), document.texts)
+    if spec is None or known or valueless:
+        raise SpecError((*known, *valueless, *diagnostics), document.texts)
     return spec
 
 

@@ -111,3 +111,48 @@ def test_every_expression_of_an_example_can_be_missing(path):
         with pytest.raises(SpecError) as raised:
             read_spec(include_files(read_document(broken, name=path.name), path, None, STANDARD))
         assert [each.code for each in raised.value.diagnostics] == ["GS068"] * len(spots)
+
+
+INDENTED = """graphspec: 1
+name: indented
+inputs:
+  x: {shape: [batch, 8]}
+models:
+  net:
+    layers: [relu, {linear: 8}]
+    optimizer: adam
+  other:
+    like: net
+    optimizer: {name: sgd, lr: 0.1}
+ops:
+  out:
+    forward: net
+    inputs: x
+  again: {forward: other, inputs: out}
+  err: {expr: "mse(again, x)"}
+  fit:
+    update: [net, other]
+    loss: err
+run:
+  steps: 3
+  log_every: 1
+"""
+MOVES = {
+    "    optimizer: adam": 2, "    optimizer: {name: sgd, lr: 0.1}": 2, "    inputs: x": 2, "    loss: err": 2,
+    "  log_every: 1": 0, "  again: {forward": 4,
+}  # fmt: skip
+"""Lines, and to which column they slip."""
+
+
+@pytest.mark.parametrize("line", MOVES)
+def test_a_key_one_level_off_is_all_that_is_wrong(find, line):
+    key, _, rest = line.strip().partition(":")
+    assert find(INDENTED).codes == ()
+    found = find(INDENTED.replace(line, f"{' ' * MOVES[line]}«{key}»:{rest}", 1))
+    assert found.codes == ("GS040",)
+    assert found.places == found.marks
+    assert found.diagnostics[0].label == f"indented too {'much' if MOVES[line] > 2 else 'little'}"
+
+
+def test_names_of_fields_are_names_of_ops_too(small, find):
+    assert find(small(ops="loss: {loss: mse, inputs: [out, out]}\nvalue: {expr: 'out + 1'}")).codes == ()
