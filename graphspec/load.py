@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from graphspec.check.indentation import mend_indentation
 from graphspec.check.salvage import check_rest
 from graphspec.check.schema_errors import explain_validation
 from graphspec.check.validate import validate
@@ -15,7 +16,8 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError, require_kind, sort_diagnostics
 from graphspec.expand.bindings import bind_uses
 from graphspec.expand.copies import copy_blocks
-from graphspec.expand.formulas import expand_formulas, fold_numbers
+from graphspec.expand.fold import fold_numbers
+from graphspec.expand.formulas import expand_formulas, find_unreadable
 from graphspec.expand.includes import include_files
 from graphspec.expand.phases import apply_phases
 from graphspec.limits import Limits
@@ -59,21 +61,33 @@ def load(
 
 def read_spec(document: Document, limits: Limits = STANDARD) -> GraphSpec:
     """Return the checked spec that a document declares; raise SpecError with every problem of it."""
-    expansion = copy_blocks(expand_formulas(apply_phases(document)), limits=limits)
-    document = fold_numbers(bind_uses(replace(expansion, document=interpolate(expansion.document))))
-    spec, diagnostics = check_document(document)
-    if spec is None:
-        raise SpecError(diagnostics, document.texts)
+    document, displaced = mend_indentation(document)
+    document, unreadable = expand_formulas(apply_phases(document))
+    known = (*displaced, *unreadable)
+    try:
+        expansion = copy_blocks(document, limits=limits)
+        document = bind_uses(replace(expansion, document=interpolate(expansion.document)))
+    except SpecError as error:
+        raise SpecError((*known, *error.diagnostics), error.texts) from None
+    document, valueless = fold_numbers(document)
+    spec, diagnostics = check_document(document, find_unreadable(document))
+    if spec is None or known or valueless:
+        raise SpecError((*known, *valueless, *diagnostics), document.texts)
     return spec
 
 
-def check_document(document: Document) -> tuple[GraphSpec | None, tuple[Diagnostic, ...]]:
-    """Return the spec that a document declares, or None where it has errors; and every problem, sorted by place."""
+def check_document(
+    document: Document, broken: frozenset[str] = frozenset()
+) -> tuple[GraphSpec | None, tuple[Diagnostic, ...]]:
+    """Return the spec that a document declares, or None where it has errors; and every problem, sorted by place.
+
+    Nothing is held against what is ``broken``, of which the problems are known.
+    """
     try:
         spec = GraphSpec.read(document)
     except ValidationError as error:
-        problems = (*explain_validation(error, document, GraphSpec), *check_rest(document, error))
+        problems = (*explain_validation(error, document, GraphSpec), *check_rest(document, error, broken))
         return None, sort_diagnostics(join_uses(dict.fromkeys(problems), document))
-    diagnostics = sort_diagnostics(join_uses(validate(spec), document))
+    diagnostics = sort_diagnostics(join_uses(validate(spec, broken), document))
     has_errors = any(diagnostic.severity == "error" for diagnostic in diagnostics)
     return None if has_errors else spec, diagnostics

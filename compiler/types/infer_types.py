@@ -15,8 +15,10 @@ from compiler.types.dtype import agree
 from compiler.types.elementwise import is_broadcast
 from compiler.types.infer import infer_call, is_open
 from compiler.types.layers import ResolvedLayers, resolve_layers
+from graphspec.declare.formulas import LOSS
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, Span
+from graphspec.write.render import spell_formula
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,12 +164,15 @@ class _Walk:
             case Gradient():
                 shape = self.types.get(instruction.loss, UNKNOWN).shape
                 if shape is not None and any(size != 1 for size in shape) and not instruction.grad_outputs:
-                    field = "loss" if self.spec.ops[instruction.op].kind == "update" else "gradient"
+                    ops = self.spec.ops
+                    field = "loss" if ops[instruction.op].kind == "update" else "gradient"
+                    is_formula = instruction.loss == LOSS.format(instruction.op)
+                    inside = spell_formula(instruction.loss, ops) if is_formula else instruction.loss
                     self._report(
                         f"'{instruction.op}' takes the gradient of '{instruction.loss}', a {format_shape(shape)}",
                         span_of(self.spec, instruction.op, field),
                         label="expected a single number",
-                        help=f"take its mean or sum first: `call: mean, inputs: {instruction.loss}`",
+                        help=f'take its mean or sum first: `{field}: "mean({inside})"`',
                         notes=self._find_pairings(instruction.loss),
                     )
                 for value, output in zip(instruction.values, instruction.value_outputs, strict=True):

@@ -10,7 +10,7 @@ from graphspec.check.options import check_options
 from graphspec.declare.compat import adapt_options, find_defaults
 from graphspec.declare.fields import is_path
 from graphspec.declare.inputs import Inputs
-from graphspec.declare.library import CALLS, FUNCTIONS, NOT_BUILT, Family, Signature
+from graphspec.declare.library import CALLS, FUNCTIONS, LOSSES, NOT_BUILT, Family, Signature
 from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, TransformOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
@@ -103,7 +103,7 @@ def _report_unknown(scope: RuleContext, path: Path, family: Family, name: str, *
         return scope.report("GS045", message, path, help=help)
     others = [other for other in FUNCTIONS if name in FUNCTIONS[other] and other != "random"]
     module, dot, function = name.rpartition(".")
-    near = closest(name, names)
+    near = closest(name, (*CALLS, *LOSSES) if is_formula else names)
     label = f"did you mean {' or '.join(repr(each) for each in near)}?" if near else ""
     if "(" in name or " " in name:
         label, help = "", f'write an expression as `{{expr: "{name}"}}`'

@@ -34,10 +34,13 @@ class Remains:
     blind: bool = False
 
 
-def check_rest(document: Document, error: ValidationError) -> tuple[Diagnostic, ...]:
+def check_rest(
+    document: Document, error: ValidationError, broken: frozenset[str] = frozenset()
+) -> tuple[Diagnostic, ...]:
     """Return the problems that the rules find in what a validation error leaves of a document.
 
-    Returns nothing where the validation error alone exceeds the number of problems that are reported.
+    Nothing is held against what is ``broken``. Returns nothing where the validation error alone exceeds the number of
+    problems that are reported.
     """
     if not isinstance(document.data, dict) or error.error_count() > MOST_PROBLEMS:
         return ()
@@ -49,15 +52,15 @@ def check_rest(document: Document, error: ValidationError) -> tuple[Diagnostic, 
         except ValidationError as following:
             error = following
             continue
-        broken = {name for _, name in remains.repaired}
+        lost = {*broken, *(name for _, name in remains.repaired)}
         # The outputs of an op that could not be read are names too, as far as they can be read.
         ops = document.data.get("ops")
         for section, name in remains.repaired:
             op = ops.get(name) if section == "ops" and isinstance(ops, dict) else None
             outputs = op.get("outputs") if isinstance(op, dict) else None
             for output in outputs if isinstance(outputs, list) else [outputs]:
-                broken |= {output} if isinstance(output, str) else {*output} if isinstance(output, dict) else set()
-        return validate(spec, frozenset(broken), blind=remains.blind)
+                lost |= {output} if isinstance(output, str) else {*output} if isinstance(output, dict) else set()
+        return validate(spec, frozenset(lost), blind=remains.blind)
     return ()
 
 

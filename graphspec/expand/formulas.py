@@ -2,7 +2,8 @@
 
 The last one has the name of the op, or `step.loss` for the loss of an update or a gradient; those before are numbered:
 `goal.1`. Each says in `expr` of which value's expression it is a part. Variables are replaced afterwards, so an
-interpolation is read as a name here, and :func:`fold_numbers` calculates later what is made of numbers alone.
+interpolation is read as a name here, and :mod:`graphspec.expand.fold` calculates
+later what is made of numbers alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import chain
 
 from pydantic import BaseModel
@@ -23,7 +23,6 @@ from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.expand.copies import check_part, find_holder
 from graphspec.expand.plain import put
 from graphspec.limits import MOST_PROBLEMS
-from graphspec.read.arithmetic import FUNCTIONS, evaluate
 from graphspec.read.builder import SourceText
 from graphspec.read.expressions import (
     CONSTANTS,
@@ -36,12 +35,11 @@ from graphspec.read.expressions import (
     Name,
     Node,
     Number,
-    Scalar,
     Subscript,
     Unary,
     read_expression,
 )
-from graphspec.read.misreadings import ATTRIBUTES, MODULES, explain_attribute
+from graphspec.read.misreadings import ATTRIBUTES, MODULES, Signatures, explain_attribute
 from graphspec.read.source import Document, Path, Place, Plain
 
 OPERATORS: Mapping[str, str] = {
@@ -63,17 +61,18 @@ OPERATORS: Mapping[str, str] = {
 """The calls that operators between two values are."""
 SIGNS: Mapping[str, str] = {"-": "neg", "~": "logical_not"}
 """The calls that operators before a value are."""
-ARITHMETIC: Mapping[str, str] = {
-    call: operator for operator, call in OPERATORS.items() if operator in {"+", "-", "*", "/", "**"}
-}
-"""The operators of numbers, by their calls."""
-NUMERIC: Mapping[str, str] = {"minimum": "min", "maximum": "max"}
-"""What calls of two values are for numbers."""
 CHAINED = ("+", "*")
 """Operators that one call has for several operands: `a + b + c`."""
 PASSED_ON = ("mode", "dataset", "after", "within")
 """The common fields that all ops of an expression have; a clock is for the last one, which the others run for."""
+SIGNATURES: Signatures = {
+    name: (0 if function.repeats else function.fewest, tuple(option.name for option in function.options))
+    for name, function in {**LOSSES, **CALLS}.items()
+}
+"""The functions that expressions may call."""
 _NAME = re.compile(r"\s*([A-Za-z_]|\$\{[^{}]*\})(\w|\.|\$\{[^{}]*\})*\s*", re.ASCII)
+_UNREADABLE = "unreadable:expression"
+"""The function of a call in place of an expression that cannot be read."""
 _INDICATOR = re.compile(r"[>|][-+0-9]*[ \t]*(#[^\n]*)?\n|['\"]")
 
 
@@ -102,14 +101,14 @@ class Overlaid(Mapping[Path, Place]):
         return sum(1 for _ in self)
 
 
-def expand_formulas(document: Document) -> Document:
-    """Return a document in which expressions are the ops that they are made of, in blocks too.
+def expand_formulas(document: Document) -> tuple[Document, tuple[Diagnostic, ...]]:
+    """Return a document in which expressions are the ops that they are made of, in blocks too; and the problems.
 
-    Raises SpecError for what is no expression.
+    What is no expression is set aside (:func:`find_unreadable`), so that the rest can be checked.
     """
     data = document.data
     if not isinstance(data, dict):
-        return document
+        return document, ()
     places: dict[Path, Place] = {}
     problems: list[Diagnostic] = []
     changed: dict[str, Plain] = {}
@@ -131,9 +130,27 @@ def expand_formulas(document: Document) -> Document:
                 path: Path = ("blocks", name, "ops")
                 found[name] = {**block, "ops": _Expander(document, path, known, places, problems).run(inner)}
         changed["blocks"] = found
-    if problems:
-        raise SpecError(dict.fromkeys(problems[:MOST_PROBLEMS]), document.texts)
-    return replace(document, data={**data, **changed}, places=Overlaid(document.places, places)) if places else document
+    if changed:
+        document = replace(document, data={**data, **changed}, places=Overlaid(document.places, places))
+    return document, tuple(dict.fromkeys(problems[:MOST_PROBLEMS]))
+
+
+def stand_in(op: Mapping[str, Plain]) -> Plain:
+    """Return a call in place of an op whose expression cannot be read; nothing but its outputs is known."""
+    outputs = op.get("outputs")
+    names = outputs if isinstance(outputs, list) else [outputs]
+    return {"call": _UNREADABLE, **({"outputs": outputs} if all(isinstance(each, str) for each in names) else {})}
+
+
+def find_unreadable(document: Document) -> frozenset[str]:
+    """Return the ops of a document whose expressions could not be read, with their outputs."""
+    ops = document.data.get("ops") if isinstance(document.data, dict) else None
+    unread: dict[str, Plain] = {
+        name: op
+        for name, op in (ops if isinstance(ops, dict) else {}).items()
+        if isinstance(op, dict) and op.get("call") == _UNREADABLE
+    }
+    return frozenset(_find_values({"ops": unread}, "ops"))
 
 
 def _has_formula(op: Plain) -> bool:
@@ -242,7 +259,11 @@ class _Expander:
         """Return the ops, those of an expression before the op that it is of."""
         found: dict[str, Plain] = {}
         for name, op in ops.items():
+            before = len(self._problems)
             formula = self._find_formula(name, op)
+            if formula is None and len(self._problems) > before and isinstance(op, dict):
+                found[name] = stand_in(op)
+                continue
             if formula is None:
                 found[name] = self._expand_held(name, op) if isinstance(op, dict) else op
                 continue
@@ -251,6 +272,7 @@ class _Expander:
             except ExpressionError as error:
                 span = self._point(formula, error.start, error.end)
                 self._problems.append(Diagnostic(code="GS068", message=error.message, span=span, help=error.help))
+                formula.made[formula.root] = stand_in(formula.given)
             found |= formula.made
             if formula.root != name:
                 assert isinstance(op, dict)
@@ -297,14 +319,16 @@ class _Expander:
             return _Formula(holder=name, root=name, text=text, path=(*path, "expr"), given=given)
         for key in (key for kind, key in DIFFERENTIATED.items() if kind in kinds):
             text = op.get(key)
-            if isinstance(text, str) and is_formula(text):
+            # A text without quotes ends before a comma: what follows is an unknown key, and reported as such.
+            is_cut = any(each is None and field.endswith(")") and "(" not in field for field, each in op.items())
+            if isinstance(text, str) and is_formula(text) and not is_cut:
                 given = {field: op[field] for field in ("within",) if field in op}
                 return _Formula(holder=name, root=LOSS.format(name), text=text, path=(*path, key), given=given)
         return None
 
     def _expand(self, formula: _Formula) -> None:
         """Make the ops of an expression; raise ExpressionError for what is none."""
-        tree = read_expression(formula.text, VALUES)
+        tree = read_expression(formula.text, VALUES, SIGNATURES)
         if isinstance(tree, Name):
             self._check_name(tree)
         if isinstance(tree, Name | Number):
@@ -484,61 +508,3 @@ def _find_operands(node: Binary) -> Iterator[Expression]:
     else:
         yield node.left
     yield node.right
-
-
-def fold_numbers(document: Document) -> Document:
-    """Return a document in which the parts of expressions that are made of numbers alone are numbers.
-
-    Raises SpecError for a part without a value, and for an expression that comes to a number.
-    """
-    data = document.data
-    ops = data.get("ops") if isinstance(data, dict) else None
-    if not isinstance(data, dict) or not isinstance(ops, dict):
-        return document
-    found: dict[str, Plain] = {}
-    numbers: dict[str, Scalar] = {}
-    problems: dict[str, Diagnostic] = {}
-    for name, op in ops.items():
-        written = op.get("inputs") if isinstance(op, dict) and "expr" in op else None
-        if not isinstance(op, dict) or not isinstance(written, list):
-            found[name] = op
-            continue
-        used = {each for each in written if isinstance(each, str) and each in numbers}
-        inputs: list[Plain] = [numbers[each] if isinstance(each, str) and each in used else each for each in written]
-        for each in used & problems.keys():  # what is made of numbers is no expression of its own
-            del problems[each]
-        found[name] = {**op, "inputs": inputs}
-        node = _read_function(op, inputs)
-        if node is None:
-            continue
-        try:
-            numbers[name], message = evaluate(node, {}), "this comes to a number, and reads no value"
-            help = "write the number where it is read, or a variable: `${= 0.7 * temperature**2}`"
-            found.pop(name)
-        except ExpressionError as error:
-            message, help = error.message, error.help
-        span = document.value_span(("ops", name, "inputs"))
-        problems[name] = Diagnostic(code="GS068", message=message, span=span, help=help)
-    if problems:
-        raise SpecError([*problems.values()][:MOST_PROBLEMS], document.texts)
-    return replace(document, data={**data, "ops": found}) if numbers else document
-
-
-def _read_function(op: Mapping[str, Plain], inputs: list[Plain]) -> Expression | None:
-    """Return what a call calculates from numbers alone; None where it is another call."""
-    function = op.get("call")
-    operands = [
-        Number(start=0, end=0, value=each)
-        for each in inputs
-        if isinstance(each, int | float) and not isinstance(each, bool)
-    ]
-    if not isinstance(function, str) or len(operands) < len(inputs) or not operands or "args" in op:
-        return None
-    operator = ARITHMETIC.get(function)
-    if operator is not None and len(operands) > 1:
-        return reduce(lambda left, right: Binary(start=0, end=0, operator=operator, left=left, right=right), operands)
-    if function == "neg":
-        return Unary(start=0, end=0, operator="-", operand=operands[0])
-    name = NUMERIC.get(function, function)
-    called = Name(start=0, end=0, name=name)
-    return Call(start=0, end=0, function=called, arguments=tuple(operands)) if name in FUNCTIONS else None

@@ -17,6 +17,7 @@ from graphspec.read.expressions import (
     Scalar,
     Unary,
 )
+from graphspec.read.misreadings import Signatures
 
 MOST_BITS = 64
 """Bits of a whole number that an expression gives."""
@@ -52,6 +53,8 @@ FUNCTIONS: Mapping[str, Callable[..., Scalar]] = {
 }
 """The functions of one number, and ``max`` and ``min`` of several."""
 OF_SEVERAL = frozenset({"max", "min"})
+SIGNATURES: Signatures = {name: (0 if name in OF_SEVERAL else 1, ()) for name in FUNCTIONS}
+"""How they are called, for messages."""
 
 
 def evaluate(expression: Expression, values: Mapping[str, Scalar]) -> Scalar:

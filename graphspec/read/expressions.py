@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from graphspec.read.builder import Plain
-from graphspec.read.misreadings import ExpressionError, explain_attribute, explain_mask, explain_node, explain_text
+from graphspec.read.misreadings import (
+    ExpressionError,
+    Signatures,
+    explain_attribute,
+    explain_mask,
+    explain_node,
+    explain_text,
+)
 from graphspec.read.syntax import parse_expression
 
 LONGEST = 2_000
@@ -157,8 +164,14 @@ _NUMBERED = re.compile(r"([A-Za-z_]\w*\.)([1-9][0-9]*)(?=\.[A-Za-z_])", re.ASCII
 """The part of a name with the number of an iteration, as in `critic.2.loss`, which is no name to Python."""
 
 
-def read_expression(text: str, grammar: Grammar) -> Expression:
-    """Return what a text says; line breaks are spaces. Raises ExpressionError for what is no expression."""
+_NO_FUNCTIONS: Signatures = {}
+
+
+def read_expression(text: str, grammar: Grammar, functions: Signatures = _NO_FUNCTIONS) -> Expression:
+    """Return what a text says; line breaks are spaces. Raises ExpressionError for what is no expression.
+
+    Messages suggest no other ``functions`` than these.
+    """
     if len(text) > LONGEST:
         message = f"an expression has at most {LONGEST:,} characters, this one has {len(text):,}"
         raise ExpressionError(message, 0, len(text), "give a part of it a name of its own")
@@ -179,17 +192,18 @@ def read_expression(text: str, grammar: Grammar) -> Expression:
         raise explain_text(line, at, grammar.help) from None
     except (ValueError, MemoryError, RecursionError):
         raise ExpressionError("this is not an expression that can be read", 0, len(text), grammar.help) from None
-    return _Reader(line, masked.strip().encode(), shift, grammar).read(tree, 0)
+    return _Reader(line, masked.strip().encode(), shift, grammar, functions).read(tree, 0)
 
 
 class _Reader:
     """Turns Python's nodes into ours; Python counts columns in bytes of the line."""
 
-    def __init__(self, line: str, encoded: bytes, shift: int, grammar: Grammar) -> None:
+    def __init__(self, line: str, encoded: bytes, shift: int, grammar: Grammar, functions: Signatures) -> None:
         self._line = line
         self._encoded = encoded
         self._shift = shift
         self._grammar = grammar
+        self._functions = functions
 
     def read(self, node: ast.expr, depth: int) -> Expression:
         """Return a node of ours; raise ExpressionError for one that is not in the list."""
@@ -231,7 +245,7 @@ class _Reader:
                 return Subscript(start=start, end=end, operand=operand, at=text, at_start=at_start, at_end=at_end)
             case _:
                 message = f"an expression has {grammar.made_of}: no {_name_kind(node)}"
-                known = explain_node(node, self._line, self._find, of_values=grammar.has_options)
+                known = explain_node(node, self._line, self._find, self._functions, of_values=grammar.has_options)
                 raise known or ExpressionError(message, start, end, grammar.help)
 
     def _read_name(self, node: ast.expr) -> Name:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.limits import MOST_PROBLEMS, Limits
-from graphspec.read.arithmetic import FUNCTIONS, evaluate
+from graphspec.read.arithmetic import FUNCTIONS, SIGNATURES, evaluate
 from graphspec.read.builder import Path, Plain, SourceText
 from graphspec.read.expressions import (
     CONSTANTS,
@@ -140,7 +140,7 @@ class _Use:
 
 def _read(name: str) -> Expression:
     """Return the expression of an interpolation, whose characters are those after ``${``."""
-    return read_expression(" " + name.removeprefix(_EXPRESSION), NUMBERS)
+    return read_expression(" " + name.removeprefix(_EXPRESSION), NUMBERS, SIGNATURES)
 
 
 def _find_uses(value: Plain, path: Path) -> Iterator[_Use]:

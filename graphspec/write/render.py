@@ -9,6 +9,7 @@ from typing import cast
 from graphspec.analysis.derived import find_derived
 from graphspec.analysis.evaluation import find_goal, find_role
 from graphspec.analysis.modes import find_reaches
+from graphspec.analysis.scope import find_expression
 from graphspec.analysis.signatures import find_options
 from graphspec.declare.base import Declaration
 from graphspec.declare.data import DataSource, TrainingSets
@@ -112,27 +113,28 @@ def _spell_ops(ops: Mapping[str, Op]) -> dict[str, Tree]:
             if held[name].expr == name and name not in inside:
                 fields = {key: each for key, each in tree.items() if key in FormulaOp.model_fields}
                 spelled[name] = {
-                    "expr": _spell_formula(name, held),
+                    "expr": spell_formula(name, held),
                     **{key: fields[key] for key in fields if key != "expr"},
                 }
             continue
         for key in ("loss", "gradient"):
             root = tree.get(key)
             if isinstance(root, str) and root in held and root == LOSS.format(name):
-                tree[key] = _spell_formula(root, held)
+                tree[key] = spell_formula(root, held)
         spelled[name] = tree
     return spelled
 
 
-def _spell_formula(root: str, held: Mapping[str, CallOp | LossOp]) -> Tree:
+def spell_formula(root: str, held: Mapping[str, Op]) -> Tree:
     """Return the expression whose last op has a name."""
 
     def read(name: str) -> Called:
         """Return a call with the parts that it reads."""
         op = held[name]
+        assert isinstance(op, CallOp | LossOp)
         named = op.call if isinstance(op, CallOp) else op.loss
         operands = tuple(
-            read(each) if isinstance(each, str) and each in held and held[each].expr == op.expr else each
+            read(each) if isinstance(each, str) and find_expression(held.get(each)) == op.expr else each
             for each in op.inputs.positional
             if not isinstance(each, ScheduleSpec)
         )

@@ -22,6 +22,9 @@ DEFAULT = "gan"
 _JUDGED = "judgement.py"  # measures an example in a checkout
 _WIDEST = 90
 _EDITOR = re.compile(r"# yaml-language-server: .*\n")
+_END = re.compile(r"(?<=\.)(?<!\bet al\.)\s")
+_ASIDE = re.compile(r"[:;]| \((?![^()]*\d{4})")
+"""What a title goes without: but a work is named with its authors and year."""
 _NEIGHBOUR = re.compile(r"(?<!\.\./)\.\./([\w-]+)/([\w-]+\.\w+)")
 """A file of another example."""
 
@@ -67,8 +70,8 @@ def find_title(text: str) -> str:
     """Return the first sentence of the comment at the top of a spec, or what is before its colon if it is long."""
     lines = text.partition("\n\n")[0].splitlines()
     comment = " ".join(line.removeprefix("#").strip() for line in lines if line.startswith("#"))
-    sentence = re.split(r"(?<=[.)])\s", comment, maxsplit=1)[0].rstrip(".")
-    return sentence if len(sentence) <= _WIDEST else re.split(r" \(|[:;]", sentence)[0]
+    sentence = _END.split(comment, maxsplit=1)[0].rstrip(".")
+    return sentence if len(sentence) <= _WIDEST else _ASIDE.split(sentence)[0]
 
 
 def find_next(template: Template) -> list[str]:

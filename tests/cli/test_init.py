@@ -66,6 +66,9 @@ def test_the_list_has_a_line_for_each(capsys):
     assert [line.split()[0] for line in lines] == list(find_templates())
     assert all(len(line) <= 120 for line in lines)
     assert "sac                SAC with a learned temperature, on the recorded pendulum of td3" in lines
+    assert "diffusion          Diffusion (Karras et al. 2022, 2024)" in lines
+    assert "ppo                PPO (Schulman et al. 2017) that balances poles on carts (poles.py)" in lines
+    assert [line for line in lines if line.count("(") != line.count(")")] == []
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -179,6 +179,7 @@ PROBLEMS = {
     'a: {expr: "mean(x, keepdims=true)"}': ("GS068", "an expression has no `true`", "true"),
     'a: {expr: "mean(*x)"}': ("GS068", f"an expression has {VALUES.made_of}: no such operation", "*x"),
     'a: {expr: "x.mean()"}': ("GS068", "a value has no methods", "x.mean"),
+    'a: {expr: "mean(torch.inf * x)"}': ("GS068", "a name has no module before it", "torch.inf"),
     'a: {expr: "x + y", call: add}': ("GS052", "an op has one kind, found `expr` and `call`", "expr"),
     'a: {expr: "x + y", inputs: x}': ("GS040", "an expression has no key 'inputs'", "inputs"),
     "a: {expr: 3}": ("GS041", "expected a string as `ops.a.expr`, found the number 3", "3"),
@@ -189,6 +190,15 @@ PROBLEMS = {
 @pytest.mark.parametrize("ops", PROBLEMS)
 def test_a_problem_is_at_the_characters_that_are_meant(ops):
     assert find_problems(f"  {ops}\n") == [PROBLEMS[ops]]
+
+
+@pytest.mark.parametrize(
+    ("called", "meant"), [("crossentropy", "cross_entropy"), ("bcewithlogits", "bce_with_logits"), ("maen", "mean")]
+)
+def test_misspelt_losses_and_calls_are_recognised(called, meant):
+    with pytest.raises(SpecError) as raised:
+        read(f'  a: {{expr: "{called}(x, y)"}}\n')
+    assert raised.value.diagnostics[0].label.startswith(f"did you mean '{meant}'")
 
 
 def test_parts_are_no_names():
