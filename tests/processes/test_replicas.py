@@ -128,3 +128,28 @@ def test_the_plan_shows_what_is_communicated_and_where() -> None:
 def test_other_backends_refuse_replicas(backend: str) -> None:
     with pytest.raises(SpecError, match="E-REPLICAS"):
         compile_step(load(COUPLED), backend)
+
+
+TABLE = """
+graphspec: 1
+name: table
+parallel: {kind: replicated}
+inputs: {x: {shape: [batch], dtype: int64}}
+models: {net: {layers: [{embedding: {count: 5, size: 3, sparse: true}}], optimizer: sgd}}
+ops:
+  out: {forward: net, inputs: x}
+  loss: {loss: mse, inputs: [out, 0.0]}
+  step: {update: net, loss: loss}
+"""
+
+
+def test_tables_with_sparse_gradients_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"E-REPLICAS.*a table of 'net' has sparse gradients"):
+        compile_step(load(TABLE))
+
+
+def test_a_process_with_fewer_rows_than_micro_batches_is_named() -> None:
+    case = CASES["everything in parts"]
+    step = make_step(case, replicated=True)
+    with pytest.raises(Exception, match="rank 0 has 1 rows of the batch, and needs 2 or more"):
+        step(draw(case, step, 1, 0))
