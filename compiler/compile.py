@@ -16,8 +16,16 @@ from compiler.checks.effects import (
     check_returned,
     check_terms,
 )
+from compiler.checks.replicas import check_reduced_tables, check_replicas
 from compiler.checks.sparse import check_lazy, check_tables
-from compiler.declare import declare_inputs, declare_loss_scale, declare_models, declare_optimizers, declare_states
+from compiler.declare import (
+    declare_inputs,
+    declare_loss_scale,
+    declare_models,
+    declare_optimizers,
+    declare_parallel,
+    declare_states,
+)
 from compiler.facts.models import Observations, describe_models
 from compiler.facts.parameters import check_matrices, check_patterns, find_known_names
 from compiler.ir.diagnose import DiagnosticSink
@@ -79,7 +87,14 @@ def compile_step(
     context = Context(
         spec=timed.spec, table=TABLES[backend], policy=POLICIES[order], pace=known, observed=observed, sink=sink
     )
-    sink.report((*check_backend(spec, backend), *check_terms(spec, backend), *check_averaging(spec)))
+    sink.report(
+        (
+            *check_backend(spec, backend),
+            *check_replicas(spec, backend),
+            *check_terms(spec, backend),
+            *check_averaging(spec),
+        )
+    )
     sink.stop_on_errors()
     document = run_passes(begin_document(context, describe_models(timed.spec, observed)), DOCUMENT, context)
     if document is None:
@@ -99,6 +114,7 @@ def compile_step(
     sink.report(check_patterns(spec, find_known_names(program.models)))
     shapes = {model.name: {each.name: each.shape for each in model.parameters} for model in program.models}
     sink.report((*check_matrices(spec, shapes), *check_lazy(spec, program), *check_tables(spec, program)))
+    sink.report(check_reduced_tables(spec, program))
     sink.stop_on_errors()
     return Plan(
         spec=spec,
@@ -126,6 +142,7 @@ def _declare(document: Document, modes: tuple[CompiledMode, ...], context: Conte
         optimizers=declare_optimizers(spec, backend, context.pace),
         modes=tuple(each.program for each in modes),
         states=declare_states(spec),
+        parallel=declare_parallel(spec),
         loss_scale=declare_loss_scale(spec),
         datasets=find_datasets(spec),
     )

@@ -17,6 +17,7 @@ from compiler.ir.program import (
     LossScaleDecl,
     ModelDecl,
     OptimizerDecl,
+    ParallelDecl,
     StateDecl,
     TensorDecl,
 )
@@ -35,6 +36,11 @@ def declare_inputs(spec: GraphSpec) -> tuple[InputDecl, ...]:
         InputDecl(name=name, shape=declared.shape, dtype=declared.dtype, place=_place(spec, "inputs", name))
         for name, declared in spec.inputs.items()
     )
+
+
+def declare_parallel(spec: GraphSpec) -> ParallelDecl | None:
+    """Return how several processes take a step together, None for one."""
+    return ParallelDecl(buffers=spec.parallel.buffers) if spec.parallel is not None and spec.is_replicated else None
 
 
 def declare_states(spec: GraphSpec) -> tuple[StateDecl, ...]:

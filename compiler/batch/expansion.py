@@ -1,6 +1,8 @@
 """Expansion: every batched node once for each micro-batch, and what splits and joins values around them.
 
-Passes then treat a micro-batched step as any other: nodes, values, cells and edges are what they are without.
+Replicas are micro-batches in space: each runs its own part of the batch, which its micro-batches split further. A join
+then adds up, or gathers, what the micro-batches have and after that what the replicas have. Passes then treat such a
+step as any other: nodes, values, cells and edges are what they are without.
 """
 
 from __future__ import annotations
@@ -8,10 +10,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from compiler.batch.making import add_sets, evaluate, rename
+from compiler.batch.making import add_sets, evaluate, reduce_set, rename
 from compiler.batch.placement import PlacementAnalysis
 from compiler.batch.roles import Roles
-from compiler.ir.instructions import Evaluate, Gradient, Instruction, Random
+from compiler.ir.instructions import (
+    Accumulate,
+    CheckFinite,
+    Evaluate,
+    Gradient,
+    Instruction,
+    Random,
+    TakeAccumulated,
+)
 from compiler.ir.value import Ref, Use
 from compiler.types.calls import Placement
 
@@ -22,6 +32,11 @@ SHARE = "batch#share"
 def name_in(name: str, micro_batch: int) -> str:
     """Return the name of a value or node in a micro-batch: ``fake#2``."""
     return f"{name}#{micro_batch}"
+
+
+def own(value: str, joined: Collection[str]) -> str:
+    """Return the name of what a replica has of a value: that of the spec, unless the whole has it."""
+    return f"{value}#own" if value in joined else value
 
 
 @dataclass(kw_only=True)
@@ -42,39 +57,131 @@ class Expansion:
     """Node -> the node of the unsplit step next to which it is listed, or a value of its name."""
     shared: set[str] = field(default_factory=set[str])
     """Shares that gradients differentiate."""
+    joined: frozenset[str] = frozenset()
+    """Values with a part of this replica and a whole."""
+    late: frozenset[str] = frozenset()
+    """Gradient sets that replicas add up after their window: nothing but the window uses them."""
+
+    @property
+    def is_replicated(self) -> bool:
+        """Return whether replicas share the batch."""
+        return self.analysis.spec.is_replicated
 
     def expand(self, returned: Iterable[str]) -> Mapping[str, Instruction]:
         """Return the nodes, what runs once first, then micro-batch by micro-batch; ``returned`` values are joined."""
         self.owners = {value: name for name, node in self.nodes.items() for value in node.provides}
+        returned = tuple(returned)
+        if self.is_replicated:
+            self.late = frozenset(self._find_late(returned))
+            self.joined = frozenset(self._find_joined(returned))
         split = [node for name, node in self.nodes.items() if name in self.roles.split]
         for node in split:
             self.copies[node.id] = tuple(self._copy(node, micro_batch) for micro_batch in self._micro_batches())
             if isinstance(node, Gradient) and node.output is not None:
                 # each sum right after its micro-batch, so that only two sets are alive
-                total = name_in(node.output, 1)
+                total, local = self._name(node.output, 1), own(node.output, self.joined)
                 for micro_batch in self._micro_batches()[1:]:
-                    name = node.output if micro_batch == self.count else f"{node.output}#to{micro_batch}"
+                    name = local if micro_batch == self.count else f"{node.output}#to{micro_batch}"
                     self._add(
                         add_sets(name, (total, name_in(node.output, micro_batch)), node, micro_batch), node.output
                     )
                     total = name
+                if node.output in self.joined:
+                    self._add(reduce_set(node.output, total, node), node.output)
         self.shared = {node.derivative.loss for node in self.made.values() if node.derivative is not None}
         for name, node in self.nodes.items():
             if name not in self.roles.split:
                 self.copies[name] = (name,)
-                if isinstance(node, Random) and node.like is not None and self._is_split(node.like):
-                    first, whole = name_in(node.like, 1), self.analysis.of(node.like) is Placement.SHARDED
-                    uses = (Use(value=first, differentiable=False),)
-                    self._add(replace(node, like=first, gathered=whole, uses=uses))
-                else:
-                    for use in node.uses:
-                        self._whole(use.value)
-                    self._add(node)
+                self._add_once(node)
         for value in returned:
             self._whole(value)
         order = {name: index for index, name in enumerate(self.nodes)}
         ranked = sorted(self.made.values(), key=lambda node: (node.micro_batch, order.get(self.sources[node.id], -1)))
         return {node.id: node for node in ranked}
+
+    def _add_part(self, node: Instruction, source: str) -> None:
+        """Add a node that runs on a part of the batch."""
+        self._add(replace(node, is_replica=self.is_replicated), source)
+
+    def _add_once(self, node: Instruction) -> None:
+        """Add a node that runs once, on the values of the whole batch."""
+        if isinstance(node, Random) and node.like is not None and self._is_part(node.like):
+            first = self._name(node.like, 1) if self._is_split(node.like) else node.like
+            whole = self.analysis.of(node.like) is Placement.SHARDED
+            self._add(replace(node, like=first, gathered=whole, uses=(Use(value=first, differentiable=False),)))
+            return
+        if isinstance(node, CheckFinite) and not self.late.isdisjoint(node.gradients):
+            self._add(replace(node, is_agreed=True))
+            return
+        if isinstance(node, TakeAccumulated) and node.output in self.joined:
+            local = own(node.output, self.joined)
+            self._add(replace(node, output=local))
+            self._add(reduce_set(node.output, local, node), node.id)
+            return
+        named = {use.value: self._whole(use.value) for use in node.uses if use.value not in self.late}
+        if any(name != value for value, name in named.items()):  # inputs, of which a replica has its own rows
+            uses = tuple(replace(use, value=named.get(use.value, use.value)) for use in node.uses)
+            node = replace(rename(node, lambda value: named.get(value, value), lambda value: value), uses=uses)
+        self._add(node)
+
+    # ------------------------------------------------------------ replicas
+
+    def _find_late(self, returned: Iterable[str]) -> Iterable[str]:
+        """Yield the gradient sets of replicas that go into windows and nowhere else."""
+        kept, other = set[str](), set(returned)
+        for node in self.nodes.values():
+            into = kept if isinstance(node, Accumulate) else other
+            if not isinstance(node, CheckFinite):
+                into.update(use.value for use in node.uses)
+        for value in kept - other:
+            maker = self.nodes.get(self.owners.get(value, ""))
+            if isinstance(maker, Gradient) and maker.output == value and self._is_split(value):
+                yield value
+
+    def _find_joined(self, returned: Iterable[str]) -> Iterable[str]:
+        """Yield the values of which a replica has a part, and some node that runs once needs the whole."""
+        late = {
+            node.window for node in self.nodes.values() if isinstance(node, Accumulate) and node.gradients in self.late
+        }
+        pending = list(returned)
+        for name, node in self.nodes.items():
+            if isinstance(node, TakeAccumulated) and node.window in late:
+                yield node.output
+            if isinstance(node, Gradient) and node.output is not None and node.output not in self.late:
+                pending.append(node.output)
+            if name not in self.roles.split and not (isinstance(node, Random) and node.like is not None):
+                pending.extend(use.value for use in node.uses if use.value not in self.late)
+        for value in pending:
+            if self._is_split(value):
+                yield value
+                if self.analysis.of(value) is Placement.RATIO:
+                    pending.extend(use.value for use in self.nodes[self.owners[value]].uses)
+
+    def _is_part(self, value: str) -> bool:
+        """Return whether a replica, or a micro-batch, has but a part of a value."""
+        return self._is_split(value) or (self.is_replicated and self._is_local(value))
+
+    def _is_local(self, value: str) -> bool:
+        """Return whether a value is an input with rows: a replica is given its own."""
+        return value in self.analysis.spec.inputs and self.analysis.of(value) is Placement.SHARDED
+
+    def _name(self, value: str, micro_batch: int) -> str:
+        """Return the name of a value in a micro-batch; with one of them, that of the spec unless the whole has it."""
+        return name_in(value, micro_batch) if self.count > 1 else own(value, self.joined)
+
+    def _number(self, micro_batch: int) -> int:
+        """Return the number that the nodes of a micro-batch have: none, where there is one."""
+        return micro_batch if self.count > 1 else 0
+
+    def _gather(self, value: str, local: str, output: str, like: Instruction | None) -> None:
+        """Add the node that joins what the replicas have of a value."""
+        is_rows = self.analysis.of(value) is Placement.SHARDED
+        options = {"axis": self.analysis.axis(value)} if is_rows else {}
+        function = "all_rows" if is_rows else "all_sum"
+        made = evaluate(
+            f"{output}#gather", function, (local,), (output,), like=like, op=value, options=options, constant=True
+        )
+        self._add(made, value)
 
     def _micro_batches(self) -> range:
         """Return the numbers of the micro-batches."""
@@ -91,26 +198,31 @@ class Expansion:
         """Return whether only the parts of a value exist."""
         return self.owners.get(value) in self.roles.split
 
-    def _whole(self, value: str) -> None:
-        """Join the parts of a value under its own name; a value that was never split stays unchanged.
+    def _whole(self, value: str) -> str:
+        """Join the parts of a value under its own name, which is returned; a value never split stays unchanged.
 
-        So does a gradient set, which is summed as its parts are computed. A ratio is computed again, from operands of
+        An input keeps its name for the rows of the replica.
+
+        A gradient set stays, too: it is summed while its parts are computed. A ratio is computed again from operands of
         the whole batch.
         """
+        if self.is_replicated and self._is_local(value):
+            self._gather(value, value, f"{value}#all", None)
+            return f"{value}#all"
         if not self._is_split(value):
-            return
+            return value
         node = self.nodes[self.owners[value]]
         if isinstance(node, Gradient) and node.output == value:
-            return
+            return value
         if self.analysis.of(value) is Placement.RATIO:
             for use in node.uses:
                 self._whole(use.value)
             uses = tuple(replace(use, differentiable=False) for use in node.uses)
             self._add(replace(node, id=f"{node.id}#all", uses=uses, differentiable=False), node.id)
-            return
+            return value
         kept: list[str] = []
         for micro_batch in self._micro_batches():
-            share, name = self._share(value, micro_batch), name_in(value, micro_batch)
+            share, name = self._share(value, micro_batch), self._name(value, micro_batch)
             is_apart = share != name and share not in self.shared
             if node.id in self.recorded and not is_apart:  # detached, so that the graph of the part can be freed
                 detached = f"{name}.kept"
@@ -120,7 +232,7 @@ class Expansion:
                     (share,),
                     (detached,),
                     like=node,
-                    micro_batch=micro_batch,
+                    micro_batch=self._number(micro_batch),
                     constant=True,
                     free_early=True,
                 )
@@ -129,26 +241,32 @@ class Expansion:
             kept.append(share)
         is_rows = self.analysis.of(value) is Placement.SHARDED
         function, options = ("concat", {"axis": self.analysis.axis(value)}) if is_rows else ("add", {})
-        self._add(evaluate(f"{value}#all", function, kept, (value,), like=node, options=options, constant=True), value)
+        local = own(value, self.joined)
+        if self.count > 1:
+            made = evaluate(f"{value}#all", function, kept, (local,), like=node, options=options, constant=True)
+            self._add(made, value)
+        if self.is_replicated:
+            self._gather(value, local if self.count > 1 else kept[0], value, node)
+        return value
 
     # ------------------------------------------------------------ nodes that run for every micro-batch
 
     def _copy(self, node: Instruction, micro_batch: int) -> str:
         """Add the copy of a node for a micro-batch, and return its id."""
         copied = replace(
-            rename(node, lambda value: self._use(value, micro_batch), lambda value: name_in(value, micro_batch)),
-            id=name_in(node.id, micro_batch),
-            label=name_in(node.label, micro_batch),
+            rename(node, lambda value: self._use(value, micro_batch), lambda value: self._name(value, micro_batch)),
+            id=name_in(node.id, micro_batch) if self.count > 1 else node.id,
+            label=name_in(node.label, micro_batch) if self.count > 1 else node.label,
             uses=tuple(replace(use, value=self._use(use.value, micro_batch)) for use in node.uses),
-            inner=tuple(name_in(value, micro_batch) for value in node.inner),
-            micro_batch=micro_batch,
+            inner=tuple(self._name(value, micro_batch) for value in node.inner),
+            micro_batch=self._number(micro_batch),
         )
         if isinstance(node, Gradient) and isinstance(copied, Gradient):
             loss = self._share(node.loss, micro_batch)
             copied = replace(copied, loss=loss, uses=(Use(value=loss), *copied.uses[1:]))
         if isinstance(copied, Evaluate) and copied.family == "loss":
             copied = replace(copied, gathered=not copied.counted)
-        self._add(copied, node.id)
+        self._add_part(copied, node.id)
         return copied.id
 
     def _use(self, value: str, micro_batch: int) -> str:
@@ -159,15 +277,24 @@ class Expansion:
         if self.analysis.of(value) is Placement.REPLICATED:
             return value
         if self._is_split(value):
-            return name_in(value, micro_batch)
+            return self._name(value, micro_batch)
         node = self.nodes[self.owners[value]] if value in self.owners else None
+        whole = value
+        if self.is_replicated and not self._is_local(value):
+            whole, options = f"{value}#own", {"axis": self.analysis.axis(value)}
+            made = evaluate(
+                f"{value}#own", "own_rows", (value,), (whole,), like=node, op=value, options=options, constant=True
+            )
+            self._add(made, value)
+        if self.count == 1:
+            return whole
         outputs = tuple(name_in(value, micro_batch) for micro_batch in self._micro_batches())
         options = {"count": self.count, "axis": self.analysis.axis(value)}
         place = "" if node is not None else self.analysis.place(value)
         made = evaluate(
             f"{value}#parts",
             "micro_batches",
-            (value,),
+            (whole,),
             outputs,
             like=node,
             op=value,
@@ -184,9 +311,9 @@ class Expansion:
         """Return a micro-batch's share of a value of the whole batch: shares sum to it; of rows they are parts."""
         match self.analysis.of(value):
             case Placement.SHARDED | Placement.PARTIAL_SUM:
-                return name_in(value, micro_batch)
+                return self._name(value, micro_batch)
             case Placement.PARTIAL_MEAN | Placement.RATIO:
-                return self._weigh(name_in(value, micro_batch), value, micro_batch)
+                return self._weigh(self._name(value, micro_batch), value, micro_batch)
             case Placement.REPLICATED:
                 return self._weigh(value, value, micro_batch)
             case Placement.MIXED:
@@ -194,12 +321,11 @@ class Expansion:
 
     def _weigh(self, operand: str, value: str, micro_batch: int) -> str:
         """Return a value times a micro-batch's fraction of the rows."""
-        self._add_shares()
-        share = f"{name_in(value, micro_batch)}.share"
+        share = f"{self._name(value, micro_batch)}.share"
         like = self.nodes.get(self.owners.get(value, ""))
-        operands = (operand, name_in(SHARE, micro_batch))
-        self._add(
-            evaluate(share, "weigh", operands, (share,), like=like, op=value, micro_batch=micro_batch, free_early=True),
+        operands, number = (operand, self._add_shares(micro_batch)), self._number(micro_batch)
+        self._add_part(
+            evaluate(share, "weigh", operands, (share,), like=like, op=value, micro_batch=number, free_early=True),
             value,
         )
         return share
@@ -208,7 +334,8 @@ class Expansion:
         """Return the share of a sum of means and sums: the same call on the shares of its terms."""
         call = self.nodes[self.owners[value]]
         assert isinstance(call, Evaluate)
-        share = f"{name_in(value, micro_batch)}.share"
+        share = f"{self._name(value, micro_batch)}.share"
+        number = self._number(micro_batch)
         is_sum = call.function.name in ("add", "sub")
         named: dict[str, str] = {}
         arguments = list(call.arguments)
@@ -220,14 +347,12 @@ class Expansion:
                 arguments[index] = replace(argument, operand=Ref(name=named[operand.name]))
             elif is_sum:
                 # a number that is added is multiplied with the micro-batch's fraction of the rows
-                self._add_shares()
-                weighed = f"{name_in(value, micro_batch)}.number{index}"
-                fraction = (name_in(SHARE, micro_batch),)
+                weighed, fraction = f"{self._name(value, micro_batch)}.number{index}", self._add_shares(micro_batch)
                 made = evaluate(
-                    weighed, "weigh", fraction, (weighed,), like=call, micro_batch=micro_batch, free_early=True
+                    weighed, "weigh", (fraction,), (weighed,), like=call, micro_batch=number, free_early=True
                 )
-                number = replace(made.arguments[0], operand=operand)
-                self._add(replace(made, arguments=(*made.arguments, number)), value)
+                constant = replace(made.arguments[0], operand=operand)
+                self._add_part(replace(made, arguments=(*made.arguments, constant)), value)
                 arguments[index] = replace(argument, operand=Ref(name=weighed))
                 named[weighed] = weighed
         old = {use.value: use for use in call.uses}
@@ -235,23 +360,24 @@ class Expansion:
             call,
             id=share,
             label=f"{call.label}#{micro_batch} as a share",
-            micro_batch=micro_batch,
+            micro_batch=number,
             uses=tuple(replace(old.get(name, Use(value=name)), value=new) for name, new in named.items()),
             free_early=True,
             arguments=tuple(arguments),
             outputs=(share,),
         )
-        self._add(made, value)
+        self._add_part(made, value)
         return share
 
-    def _add_shares(self) -> None:
-        """Add the node that computes the share of the rows in every micro-batch."""
+    def _add_shares(self, micro_batch: int) -> str:
+        """Add the node that computes the share of the rows in every micro-batch, and return that of one."""
         entry = self.analysis.sized_input
-        outputs = tuple(name_in(SHARE, micro_batch) for micro_batch in self._micro_batches())
-        options = {"count": self.count, "axis": self.analysis.axis(entry)}
+        is_one = self.count == 1
+        outputs = (SHARE,) if is_one else tuple(name_in(SHARE, each) for each in self._micro_batches())
+        function = "row_shares" if not self.is_replicated else "rank_share" if is_one else "rank_shares"
+        options = {} if is_one else {"count": self.count, "axis": self.analysis.axis(entry)}
         place = self.analysis.place(entry)
         self._add(
-            evaluate(
-                "batch#shares", "row_shares", (entry,), outputs, op=entry, place=place, options=options, constant=True
-            )
+            evaluate("batch#shares", function, (entry,), outputs, op=entry, place=place, options=options, constant=True)
         )
+        return outputs[micro_batch - 1]

@@ -179,8 +179,8 @@ def _count(name: str, op: Op, observed: Mapping[str, bool]) -> Counted:
 
 
 def is_split(spec: GraphSpec, mode: Mode) -> bool:
-    """Return whether the steps of a mode are split into micro-batches."""
-    return mode == "train" and spec.micro_batches > 1
+    """Return whether the steps of a mode are split: into micro-batches, or between replicas."""
+    return mode != "infer" if spec.is_replicated else mode == "train" and spec.micro_batches > 1
 
 
 def find_plain(spec: GraphSpec, mode: Mode, values: Values) -> Iterator[str]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Store, TakeAccumulated, Transform
 from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Setting, Use
 
-SPLITTING = frozenset({"micro_batches", "row_shares", "weigh", "quotient", "inverse"})
-"""Functions that split a value into micro-batches, compute their shares of the rows, and multiply by these; and those
-that divide by the count of a loss."""
+COLLECTIVES = frozenset({"all_rows", "all_sum", "reduce_set"})
+"""Functions that every replica calls at the same place of the step: they communicate."""
+SPLITTING = COLLECTIVES | {
+    "micro_batches", "row_shares", "weigh", "quotient", "inverse", "own_rows", "rank_share", "rank_shares",
+}  # fmt: skip
+"""Functions that split a value into micro-batches or between replicas, compute their shares of the rows, multiply by
+these, and join what replicas have; and those that divide by the count of a loss."""
 
 
 def evaluate(
@@ -47,6 +51,24 @@ def evaluate(
         arguments=tuple(Argument(operand=Ref(name=each)) for each in operands),
         options=options or {},
         outputs=outputs,
+    )
+
+
+def reduce_set(name: str, local: str, made: Gradient | TakeAccumulated) -> Transform:
+    """Return a node that adds up over the replicas the sets that each of them has."""
+    may_miss = made.unconnected == "skip" or bool(made.frozen) if isinstance(made, Gradient) else made.may_miss
+    return Transform(
+        id=f"{name}.reduced",
+        op=made.op,
+        label=f"reduce {name}",
+        place=made.place,
+        uses=(Use(value=local),),
+        gate=made.gate,
+        function=FunctionRef(name="reduce_set", builtin=True),
+        inputs=(local,),
+        output=name,
+        models=made.models,
+        may_miss=may_miss,
     )
 
 
@@ -97,6 +119,8 @@ def rename(instruction: Instruction, use: Renamed, define: Renamed) -> Instructi
                 value_outputs=tuple(map(define, instruction.value_outputs)),
                 grad_outputs=tuple(_operand(each, use) for each in instruction.grad_outputs),
             )
+        case Store():
+            return replace(instruction, value=_operand(instruction.value, use))
         case _:
             raise AssertionError(f"{instruction.op} runs for no micro-batch")
 

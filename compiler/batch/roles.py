@@ -36,7 +36,8 @@ def find_roles(
     merged: set[str] = set()
     order = sort_by_data(nodes)
     candidates = frozenset(batched)
-    for name in (name for name in order if name in candidates):
+    # replicas merge nothing: what they have are rows of their own
+    for name in (name for name in order if name in candidates and not analysis.spec.is_replicated):
         node = nodes[name]
         if name in recorded or not isinstance(node, Forward) or node.draws or node.writes:
             continue
@@ -55,6 +56,8 @@ def find_roles(
     split = set(rest)
     for name in reversed(order):
         is_free = name in split and isinstance(nodes[name], Evaluate) and name not in recorded
+        # replicas gather the rows of what couples them only: the parts of all else add up
+        is_free = is_free and (not analysis.spec.is_replicated or name in analysis.coupled)
         if is_free and split.isdisjoint(users.get(name, ())):
             split.remove(name)
     return Roles(split=frozenset(split), merged=frozenset(merged), gathered=frozenset(rest) - split)

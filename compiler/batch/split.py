@@ -24,6 +24,8 @@ class SplitGraph:
     graph: ModeGraph
     copies: Mapping[str, tuple[str, ...]]
     """Node of the unsplit graph -> what it became."""
+    parts: frozenset[str]
+    """The nodes that run on a part of the batch."""
     results: Mapping[str, tuple[str, ...]]
     """Node of the unsplit graph -> what it provides there."""
     merges: Mapping[str, Decision]
@@ -44,7 +46,7 @@ class SplitGraph:
         idle, used = set[str](), set[str]()
         for name in reversed(sort_by_data(nodes)):
             node = nodes[name]
-            is_pure = node.micro_batch and node.provides and not (node.writes or node.is_write)
+            is_pure = name in self.parts and node.provides and not (node.writes or node.is_write)
             if is_pure and used.isdisjoint(node.provides):
                 idle.add(name)
             else:
@@ -64,9 +66,13 @@ class SplitGraph:
 
 
 def split_graph(
-    whole: ModeGraph, types: Mapping[str, TensorType], returned: Iterable[str], runs: Callable[[Instruction], bool]
+    whole: ModeGraph,
+    types: Mapping[str, TensorType],
+    returned: Iterable[str],
+    runs: Callable[[Instruction], bool],
+    count: int,
 ) -> SplitGraph:
-    """Return a graph as its spec's micro-batches make it.
+    """Return a graph as ``count`` micro-batches make it, or the replicas of its spec.
 
     ``returned`` are the values that a step may return; ``runs`` says whether a node runs in the mode.
     """
@@ -74,9 +80,7 @@ def split_graph(
     analysis.read(whole.everything)
     recorded = frozenset[str]().union(*(path.nodes for path in whole.paths.values()))
     roles = find_roles(whole.everything, recorded, analysis, whole.models)
-    expansion = Expansion(
-        count=whole.spec.micro_batches, nodes=whole.everything, analysis=analysis, roles=roles, recorded=recorded
-    )
+    expansion = Expansion(count=count, nodes=whole.everything, analysis=analysis, roles=roles, recorded=recorded)
     everything = expansion.expand(returned)
     # declared and implied edges hold between all copies of two nodes: a successor waits for every copy
     declared = (
@@ -105,6 +109,7 @@ def split_graph(
     return SplitGraph(
         graph=replace(whole, nodes=nodes, everything=everything, ordering=ordering),
         copies=expansion.copies,
+        parts=frozenset(name for name, node in everything.items() if node.micro_batch or node.is_replica),
         results={name: node.provides for name, node in whole.everything.items()},
         merges=merges,
         coupled=coupled,

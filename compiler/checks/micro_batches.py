@@ -12,6 +12,7 @@ from compiler.batch.losses import (
     find_plain,
     find_set_losses,
     find_terms,
+    is_split,
 )
 from compiler.facts.models import Observations
 from compiler.ir.diagnose import span_of
@@ -23,16 +24,21 @@ from graphspec.declare.ops import CallOp, RandomOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
 
+def _name_part(spec: GraphSpec) -> tuple[str, str]:
+    """Return what has a part of the batch, and the key that declares it."""
+    return ("replica", "parallel") if spec.is_replicated else ("micro-batch", "micro_batches")
+
+
 def check_batch(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-MICRO where there is nothing to split, and for what cannot be split: an order of the whole batch."""
-    spec = graph.spec
+    spec, part, word = graph.spec, *_name_part(graph.spec)
     if all(declared.shape is not None and BATCH not in declared.shape for declared in spec.inputs.values()):
         yield Diagnostic(
             code="E-MICRO",
-            message="no input has a dimension named `batch`, so there is nothing to split into micro-batches",
-            span=spec.span("micro_batches"),
+            message=f"no input has a dimension named `batch`, so there is nothing to split into {part}s",
+            span=spec.span(word),
             label="splits the dimension named `batch`",
-            help="declare it, as in `x: {shape: [batch, 4]}`, or remove `micro_batches`",
+            help=f"declare it, as in `x: {{shape: [batch, 4]}}`, or remove `{word}`",
         )
     for name, op in spec.ops.items():
         if name not in graph.nodes:
@@ -41,33 +47,34 @@ def check_batch(graph: ModeGraph) -> Iterator[Diagnostic]:
         if isinstance(op, RandomOp) and op.random == "permutation" and (op.like or BATCH in (op.shape or ())):
             yield Diagnostic(
                 code="E-MICRO",
-                message=f"'{name}' permutes the whole batch, but a micro-batch has only some of its rows",
+                message=f"'{name}' permutes the whole batch, but a {part} has only some of its rows",
                 span=span_of(spec, name),
                 label="its numbers are positions in the whole batch",
-                help="mix samples where batches are made and pass the result as an input, or remove `micro_batches`",
+                help=f"mix samples where batches are made and pass the result as an input, or remove `{word}`",
             )
         if isinstance(op, CallOp) and op.call.name("torch") == "split_rows":
             yield Diagnostic(
                 code="E-MICRO",
-                message=f"'{name}' cuts the rows of the whole batch, but a micro-batch has only some of them",
+                message=f"'{name}' cuts the rows of the whole batch, but a {part} has only some of them",
                 span=span_of(spec, name),
                 label="its parts would be others than those of the batch",
-                help="write `batch: reuse` or `batch: next` where a part repeats, or remove `micro_batches`",
+                help=f"write `batch: reuse` or `batch: next` where a part repeats, or remove `{word}`",
             )
 
 
 def check_coupled(graph: ModeGraph, coupled: Mapping[str, str]) -> Iterator[Diagnostic]:
     """Yield W-COUPLED for every op whose micro-batches do not combine to its result on the whole batch."""
+    part, word = _name_part(graph.spec)
     for name, why in coupled.items():
         op = graph.everything[name].op
         if name in graph.nodes:
             yield Diagnostic(
                 code="W-COUPLED",
                 severity="warning",
-                message=f"'{op}' sees one micro-batch at a time: {why}",
+                message=f"'{op}' sees one {part} at a time: {why}",
                 span=span_of(graph.spec, op),
                 label="couples the samples of a batch",
-                help="remove `micro_batches`, or accept that the numbers depend on it",
+                help=f"remove `{word}`, or accept that the numbers depend on it",
             )
 
 
@@ -96,7 +103,7 @@ def check_summed(graph: ModeGraph) -> Iterator[Diagnostic]:
     sums = frozenset(name for name, value in graph.values.items() if value.is_summed)
     accumulating = find_accumulating(spec)
     updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
-    split = updates if spec.micro_batches > 1 else accumulating
+    split = updates if is_split(spec, "train") else accumulating
     terms = {name: find_terms(spec, loss) for name in split for loss in find_set_losses(spec, name)}
     for name, term in {term: name for name, found in terms.items() for term in found if term not in sums}.items():
         summed = next((each for each in _find_origins(graph, name) if each in sums), None)

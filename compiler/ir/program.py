@@ -315,6 +315,14 @@ class ModeProgram:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ParallelDecl:
+    """Replicas: every process has all weights, and its own rows of the batch."""
+
+    buffers: Literal["rank0", "mean", "local"]
+    """Whose buffers all replicas have after a step that writes some."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """A compiled step for a backend."""
 
@@ -329,6 +337,8 @@ class Program:
     modes: tuple[ModeProgram, ...]
     states: tuple[StateDecl, ...] = ()
     """The states that some op reads or writes, or that are returned."""
+    parallel: ParallelDecl | None = None
+    """How several processes take a step together; None for one process."""
     loss_scale: LossScaleDecl | None = None
     """How losses are scaled; None where they are not."""
     datasets: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from compiler.batch.losses import find_sums
+from compiler.batch.losses import find_sums, is_split
 from compiler.batch.split import split_graph
 from compiler.checks.idle import check_idle
 from compiler.checks.micro_batches import check_batch, check_coupled
@@ -150,16 +150,22 @@ def _find_variants(
 def _split(
     graph: StepGraph, variant: Variant, document: Document, context: Context, hook: Hook | None
 ) -> StepGraph | None:
-    """Return a graph split into micro-batches, with versions and paths; only train mode is split."""
+    """Return a graph split into micro-batches, between replicas, or both, with versions and paths.
+
+    Micro-batches are of train mode; replicas evaluate together, too.
+    """
     whole, outputs = variant.whole, variant.outputs
-    if graph.mode != "train" or context.spec.micro_batches == 1:
+    if not is_split(context.spec, graph.mode):
         return graph
     problems = tuple(check_batch(whole))
     context.sink.report(problems)
     if problems:
         return graph
     reaches = find_reaches(context.spec.ops)
-    parts = split_graph(whole, document.structure.types, outputs.values, lambda node: runs_in("train", node, reaches))
+    count = context.spec.micro_batches if graph.mode == "train" else 1
+    parts = split_graph(
+        whole, document.structure.types, outputs.values, lambda node: runs_in(graph.mode, node, reaches), count
+    )
     context.sink.report(check_coupled(whole, parts.coupled))
     idle = {gate.op for gate in variant.gates} - variant.fired
     absent = find_absent(parts.graph.nodes, idle) | find_idle_writes(parts.graph.nodes, idle)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag, field_validator, model_validator
 
-from graphspec.declare.base import Declaration, NotBuilt, below, problem
+from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.blocks import CONTAINERS, BlockSpec
 from graphspec.declare.compat import Compat, fill_model, fill_op
 from graphspec.declare.data import DataField, DataSource, TrainingSets
@@ -17,6 +17,7 @@ from graphspec.declare.formulas import LOSS
 from graphspec.declare.inputs import InputSpec, StateSpec
 from graphspec.declare.models import ModelSpec
 from graphspec.declare.ops import KINDS, AdaptOp, CallOp, EmaOp, GradientOp, LossOp, Op, OpBase, UpdateOp
+from graphspec.declare.parallel import ParallelSpec
 from graphspec.declare.precision import Compute, LossScaleSpec, PrecisionSpec
 from graphspec.declare.run import RunSpec
 from graphspec.words import did_you_mean, enumerate_names, mend_key
@@ -129,7 +130,8 @@ class GraphSpec(Declaration):
     """Whose random numbers: the backend's own, or the same on every backend."""
     precision: PrecisionSpec | None = None
     """In which type models compute, and how losses are scaled (default: float32, not scaled)."""
-    parallel: NotBuilt = None
+    parallel: ParallelSpec | None = None
+    """Whether several processes take a step together (default: one process)."""
     micro_batches: Annotated[int, Strict(), Field(ge=1, le=MOST_MICRO_BATCHES)] = 1
     """Into how many parts a train step splits its batch, to hold the graph of one of them at a time."""
     phases: Annotated[tuple[NamesOrNone, ...], Strict(False)] = ()
@@ -225,6 +227,11 @@ class GraphSpec(Declaration):
         if declared is None and is_written and any(self.compute(name) == "float16" for name in self.models):
             return LossScaleSpec()
         return None if declared is None or declared.kind == "none" else declared
+
+    @property
+    def is_replicated(self) -> bool:
+        """Return whether several processes take a step together, each with all weights and its own rows."""
+        return self.parallel is not None and self.parallel.kind == "replicated"
 
     @property
     def batches(self) -> int:

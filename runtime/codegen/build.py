@@ -97,6 +97,8 @@ def _globals(context: EmitContext) -> Iterator[Global]:
     if needs.typed:
         yield Global(name="step_dtype", value=syntax.name("dtype"))
     yield from dialect.first_globals(needs)
+    if program.parallel is not None:
+        yield Global(name="replicas", value=syntax.call("Replicas", syntax.name("device")))
     for model in program.models:
         yield from _model_globals(model, names, needs, dialect)
     for models in needs.joint:

@@ -14,7 +14,15 @@ from compiler.ir.instructions import (
 )
 from compiler.ir.program import Program
 from runtime.codegen.flow import find_differentiated
-from runtime.codegen.resources import find_functions, find_instructions, find_joint, is_lowered, is_running, is_typed
+from runtime.codegen.resources import (
+    find_functions,
+    find_instructions,
+    find_joint,
+    find_written_buffers,
+    is_lowered,
+    is_running,
+    is_typed,
+)
 from runtime.codegen.scheduled_numbers import find_numbers
 
 
@@ -69,6 +77,9 @@ def find_needs(program: Program) -> Needs:
             # Of models that share parameters there is one part for all of them.
             whole = (" ".join(part.models),) if are_tied(part.models, program) else part.models
             parts.update(((part.covers, model), None) for model in whole)
+    is_shared = program.parallel is not None and program.parallel.buffers != "local"
+    functions = find_functions(program) if is_shared else ()
+    shared = frozenset(model for each in functions for model in find_written_buffers(each, program))
     random = any(each.drawing for each in instructions)
     gates = any(mode.gates for mode in program.modes)
     stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)
@@ -76,7 +87,7 @@ def find_needs(program: Program) -> Needs:
         differentiated=differentiated,
         parameters=differentiated | stepped | (followed - split),
         weights=split,
-        buffers=frozenset(model for each in buffered for model in (each.target, each.source)),
+        buffers=frozenset(model for each in buffered for model in (each.target, each.source)) | shared,
         taps={model: tuple(layers) for model, layers in taps.items()},
         joint=find_joint(program),
         parts=tuple(parts),

@@ -250,8 +250,8 @@ def _is_unresolved(model: ModelDecl) -> bool:
 def _observe(learned: Learned[M], known: frozenset[str], observer: Observer[D, T, M]) -> Learned[M]:
     """Run the forwards of the known models, and compile again with the observations."""
     plan, spec = learned.plan, learned.plan.spec
-    if spec.micro_batches > 1:  # without micro-batches, values have the names of the spec
-        whole = spec.model_copy(update={"micro_batches": 1})
+    if spec.micro_batches > 1 or spec.is_replicated:  # values have the names of the spec where the batch is whole
+        whole = spec.model_copy(update={"micro_batches": 1, "parallel": None})
         plan = compile_step(whole, plan.program.backend, plan.program.order, learned.observed, pace=plan.pace)
     models = observer.make(plan, known, learned.models)
     observation = observer.observe(plan, find_forwards(plan.program, known, find_assumed(learned.plan.program)), models)

@@ -9,7 +9,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.engine.load import find_span
 
-NOT_BUILT = "replicas are declared under `parallel` in the spec, which this version does not execute yet"
+DECLARE = "replicas are declared in the spec, by `kind: replicated` under `parallel`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

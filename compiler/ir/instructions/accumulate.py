@@ -210,6 +210,8 @@ class CheckFinite(InstructionBase):
     spans: tuple[tuple[str, ...], ...]
     filled: str = ""
     """The value that says whether the window holds anything: an empty window is no overflow."""
+    is_agreed: bool = False
+    """Replicas check sets of their own: the verdict is true where it is on all of them."""
 
     FIELDS: ClassVar[Fields] = {"inputs": Names, "outputs": Names}
 
@@ -241,7 +243,8 @@ class CheckFinite(InstructionBase):
     @property
     def phrase(self) -> str:
         """Return the gradients that it checks."""
-        return f"{self.output} = all of {', '.join(self.gradients)} finite"
+        where = " on all replicas" if self.is_agreed else ""
+        return f"{self.output} = all of {', '.join(self.gradients)} finite{where}"
 
     @property
     def condition(self) -> str:

@@ -61,6 +61,9 @@ class InstructionBase(ABC):
     micro_batch: int = 0
     """The micro-batch that it is about, from 1; 0 for all of them, or none."""
 
+    is_replica: bool = False
+    """It runs on the rows of one replica: what it draws is keyed by the replica as well."""
+
     uses: tuple[Use, ...] = ()
     """The values that must exist before it: its operands, the verdicts it depends on, tokens."""
     token: str = ""

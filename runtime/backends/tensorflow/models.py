@@ -17,7 +17,7 @@ from runtime.backends.tensorflow.slots import Naming, buffers, parameters
 from runtime.backends.tensorflow.tensors import DTYPES
 from runtime.engine import user_models as users
 from runtime.engine.load import find_span
-from runtime.engine.replicas import NOT_BUILT, Reducer
+from runtime.engine.replicas import DECLARE, Reducer
 from runtime.problems import problem
 
 EXPECTED = "a model or layer of Keras, or a tf.Module"
@@ -72,7 +72,7 @@ def find_reducers(model: Any) -> Iterator[Reducer]:
             yield Reducer(
                 what=f": its variable '{name}' was made under {type(strategy).__name__} ({type(variable).__name__})",
                 why="a step is no replica of a strategy, and reduces no gradients",
-                remedy=f"make the model outside of `strategy.scope()`; {NOT_BUILT}",
+                remedy=f"make the model outside of `strategy.scope()`; {DECLARE}",
             )
 
 
@@ -81,7 +81,7 @@ def refuse_scope() -> None:
     if tf.distribute.has_strategy():
         strategy = type(tf.distribute.get_strategy()).__name__
         message = f"`build` is called inside the scope of {strategy}: a step is no replica of a strategy"
-        raise problem("GS273", message, help=f"build the step outside of `strategy.scope()`; {NOT_BUILT}")
+        raise problem("GS273", message, help=f"build the step outside of `strategy.scope()`; {DECLARE}")
 
 
 @runtime_checkable

@@ -269,6 +269,8 @@ class _Attempt:
         if self.fake and not all(each.function.builtin for _, each in find_metrics(self.trial.program)):
             self.loaded.names["running"] = stand_in(self.loaded.names["running"])
         self.loaded.call("build", 0, self.trial.setting.device, self.trial.setting.dtype)
+        if "replicas" in self.loaded.names:  # others need not try it at the same time
+            self.loaded.names["replicas"].leave()
         if self.fake and "verdicts" in self.loaded.names:  # fake tensors have no values: assume that all are finite
             self.loaded.names["verdicts"].ask = lambda flags: [True] * len(flags)
 

@@ -14,11 +14,11 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.backends.torch.library.modules import parameter_types
 from runtime.engine import user_models as users
-from runtime.engine.replicas import NOT_BUILT, Reducer
+from runtime.engine.replicas import DECLARE, Reducer
 
 PACKAGES = ("torch", "apex", "fairscale", "deepspeed")
-INSIDE = f"pass the module inside, `{{}}.module`; {NOT_BUILT}"
-BEFORE = f"pass the module as it was before; {NOT_BUILT}"
+INSIDE = f"pass the module inside, `{{}}.module`; {DECLARE}"
+BEFORE = f"pass the module as it was before; {DECLARE}"
 REMEDIES: Mapping[str, tuple[str, str]] = {
     "DistributedDataParallel": ("is wrapped by DistributedDataParallel", INSIDE),
     "DataParallel": ("is wrapped by DataParallel", INSIDE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
 from compiler.ir.instructions import (
@@ -38,7 +38,9 @@ from runtime.codegen.lower.overflow import lower_check
 from runtime.codegen.lower.states import lower_store
 from runtime.codegen.lower.transform import lower_transform
 from runtime.codegen.lower.writes import lower_apply, lower_assign, lower_blend
+from runtime.codegen.resources import find_written_buffers
 from runtime.codegen.scope import hold, line_of, number, with_notes
+from runtime.codegen.text import Line
 
 Kind = TypeVar("Kind", bound=InstructionBase)
 LowerFn: TypeAlias = Callable[[InstructionBase, EmitScope], Lowered]
@@ -82,7 +84,17 @@ def _lower_emit(instruction: Emit, scope: EmitScope) -> Lowered:
             continue
         use = syntax.name(scope.names.value(value))
         outputs[value] = scope.dialect.output(use) if value in scope.flow.carrying else use
-    return Lowered(code=(line_of(instruction, syntax.give(syntax.dictionary(outputs))),))
+    given = line_of(instruction, syntax.give(syntax.dictionary(outputs)))
+    return Lowered(code=(*_share_buffers(instruction, scope), given))
+
+
+def _share_buffers(instruction: Emit, scope: EmitScope) -> Iterator[Line]:
+    """Yield the line after which all replicas have the same buffers, where a step writes some."""
+    parallel, written = scope.program.parallel, find_written_buffers(scope.function, scope.program)
+    if parallel is not None and parallel.buffers != "local" and written:
+        lists = [syntax.spread(syntax.name(scope.names.buffers(model))) for model in written]
+        shared = syntax.call("replicas.share_buffers", syntax.listing(lists), syntax.constant(parallel.buffers))
+        yield line_of(instruction, syntax.perform(shared))
 
 
 LOWERINGS: Mapping[type[InstructionBase], LowerFn] = dict(

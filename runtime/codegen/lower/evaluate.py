@@ -14,7 +14,7 @@ from compiler.types.loss import OF_CLASSES
 from graphspec.declare.options import BATCH
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, EmitScope, Lowered
-from runtime.codegen.resources import find_sized_input, is_running, is_typed
+from runtime.codegen.resources import find_sized_input, is_replicated, is_running, is_typed
 from runtime.codegen.scope import keywords, line_of, number, operand, positional, read, setting, with_notes
 from runtime.codegen.text import Line
 
@@ -296,12 +296,24 @@ def _size(entry: InputDecl, dimension: str, scope: EmitScope) -> ast.expr:
     return syntax.item(sizes, syntax.constant(axis))
 
 
+def count_parts(function: Function) -> int:
+    """Return how many micro-batches a step has."""
+    return max((each.micro_batch for each in function.instructions), default=0) or 1
+
+
 def batch_size_lines(function: Function, scope: EmitScope) -> tuple[Line, ...]:
     """Return ``batch_size = image.shape[0]`` where some draw needs it, or a window counts it."""
-    draws = (each for each in function.instructions if isinstance(each, Random))
+    draws = [each for each in function.instructions if isinstance(each, Random)]
+    has_draws = any(BATCH in (draw.shape or ()) or draw.gathered for draw in draws)
     is_counted = any(isinstance(each, Accumulate) and each.reduce == "mean" for each in function.instructions)
-    if not is_counted and not any(BATCH in (draw.shape or ()) or draw.gathered for draw in draws):
+    is_shared = is_replicated(scope.program) and function.mode != "infer"
+    is_shared = is_shared and any(each.is_replica for each in function.instructions)
+    if not (is_counted or has_draws or is_shared):
         return ()
     entry = find_sized_input(scope.program, BATCH, function)
+    if is_shared:
+        begun = syntax.call("replicas.begin", _size(entry, BATCH, scope), syntax.constant(count_parts(function)))
+        size = syntax.assign("batch_size", begun)
+        return (Line(statement=size, op=entry.name, place=entry.place, comment="of all replicas"),)
     size = syntax.assign("batch_size", _size(entry, BATCH, scope))
     return (Line(statement=size, op=entry.name, place=entry.place),)

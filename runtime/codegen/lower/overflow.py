@@ -33,7 +33,11 @@ def lower_check(instruction: CheckFinite, scope: EmitScope) -> Lowered:
     read = ((each, syntax.name(scope.names.value(each))) for each in instruction.gradients)
     named = ((each, read_values(name, instruction)) for each, name in read)
     sets = (scope.dialect.present(name) if each in opened else name for each, name in named)
-    filled = {"filled": syntax.name(scope.names.value(instruction.filled))} if instruction.filled else {}
+    filled: dict[str, ast.expr] = {}
+    if instruction.filled:
+        filled["filled"] = syntax.name(scope.names.value(instruction.filled))
+    if instruction.is_agreed:
+        filled["agree"] = syntax.dotted("replicas.agree")
     checked = syntax.call(f"{VERDICTS}.check_finite", syntax.constant(instruction.key), *sets, **filled)
     statement = syntax.assign(scope.names.value(instruction.output), checked)
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")

@@ -114,6 +114,8 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: EmitScop
         return syntax.call(scope.names.imported(function.name), *sets, **written)
     if function.name == "join":
         return syntax.sequence(syntax.spread(each) for each in sets)
+    if function.name == "reduce_set":
+        return syntax.call("replicas.reduce", *sets)
     if function.name == "share":
         return add_shared(instruction, scope)
     if instruction.may_miss:

@@ -90,7 +90,7 @@ FIELDS = (
     check(
         "not_built.yaml",
         {
-            "GS045 3:1": "remove it",
+            "GS045 3:18": "write",
             "GS056 10:37": "`optimizer: {name: adam, sparse: lazy}`",
         },
     ),

@@ -43,7 +43,7 @@ def _lines_before(instruction: Forward, scope: EmitScope) -> Iterator[Line]:
         yield line_of(instruction, syntax.perform(switch))
     # A checkpoint keys what built-in layers draw in both of its calls.
     if instruction.draws and not instruction.checkpoint and _draws_by_layers(instruction, scope):
-        yield line_of(instruction, syntax.perform(syntax.call("random.seek", syntax.constant(instruction.key))))
+        yield line_of(instruction, syntax.perform(syntax.call("random.seek", _key(instruction))))
     layers = [syntax.constant(layer) for value, layer in instruction.taps if value in instruction.begun]
     if layers:
         begin = syntax.method(syntax.name(scope.names.taps(instruction.model)), "begin", *layers)
@@ -68,7 +68,7 @@ def _call(instruction: Forward, scope: EmitScope) -> ast.expr:
         return syntax.call(callee, *arguments, **named)
     callee = syntax.call("partial", callee, **named) if named else callee
     if instruction.draws and _draws_by_layers(instruction, scope):
-        callee = syntax.call("random.keyed", syntax.constant(instruction.key), callee)
+        callee = syntax.call("random.keyed", _key(instruction), callee)
     return syntax.call("checkpoint", callee, *arguments, use_reentrant=syntax.constant(False))
 
 
@@ -83,8 +83,14 @@ def _contexts(instruction: Forward, scope: EmitScope) -> list[ast.expr]:
     if instruction.graph and frozen and instruction.model in scope.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.frozen(instruction.model))))
     if instruction.draws and not _draws_by_layers(instruction, scope):
-        contexts.append(syntax.call("random.forked", syntax.constant(instruction.key)))
+        contexts.append(syntax.call("random.forked", _key(instruction)))
     return contexts
+
+
+def _key(instruction: Forward) -> ast.expr:
+    """Return the key of what a call draws: ``"fake"``, or ``replicas.key("fake")`` on the rows of a replica."""
+    key = syntax.constant(instruction.key)
+    return syntax.call("replicas.key", key) if instruction.is_replica else key
 
 
 def _is_frozen(instruction: Forward, scope: EmitScope) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,15 +29,21 @@ class Verdicts:
 
     @torch.no_grad()
     def check_finite(
-        self, update: str, *sets: Sequence[torch.Tensor | None], filled: torch.Tensor | None = None
+        self,
+        update: str,
+        *sets: Sequence[torch.Tensor | None],
+        filled: torch.Tensor | None = None,
+        agree: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> torch.Tensor:
         """Return whether all gradients of an update are finite, without waiting for the device.
 
-        ``filled``: whether the window from which they come holds something; if not, they are no overflow.
+        ``filled``: whether the window from which they come holds something; if not, they are no overflow. ``agree``
+        gives the verdict of all replicas, each of which checks gradients of its own.
         """
         gradients = [gradient for each in sets for gradient in each]
         finite = are_finite([each for each in gradients if each is not None], self.are_new)
         finite = finite if filled is None else finite | torch.logical_not(filled)
+        finite = finite if agree is None else agree(finite)
         self.seen[update] = tuple(gradients), finite
         return finite
 

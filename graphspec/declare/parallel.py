@@ -1,0 +1,29 @@
+"""Parallel: how many processes take one step together."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import field_validator
+
+from graphspec.declare.base import Declaration, not_built
+
+
+class ParallelSpec(Declaration):
+    """Several processes that take one step together, each on its own rows of the batch."""
+
+    kind: Literal["none", "replicated", "sharded"]
+    """`replicated`: every process has all weights, and gradients are added up over the processes."""
+    reduce: Literal["mean", "sum"] = "mean"
+    """How gradients combine: `mean` is the step of the whole batch."""
+    buffers: Literal["rank0", "mean", "local"] = "rank0"
+    """Whose buffers (running statistics) all processes have after a step: those of the first, their mean, or each its
+    own."""
+
+    @field_validator("kind", "reduce")
+    @classmethod
+    def _check_built(cls, value: str) -> str:
+        """Refuse what this version does not execute."""
+        if value in ("sharded", "sum"):
+            raise not_built(f"`{value}`", help="write `parallel: {kind: replicated}`", at="value")
+        return value

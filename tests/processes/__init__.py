@@ -1,0 +1,1 @@
+"""Replicas: real processes beside one process."""

@@ -1,0 +1,245 @@
+"""Specs that replicas train: each without `parallel`, which the processes add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from compiler import compile_step
+from graphspec import load
+from runtime import Step, build
+
+STEPS = 5
+GAN = """
+inputs: {image: {shape: [batch, 4]}, z: {shape: [batch, 3]}}
+models:
+  g: {layers: [{linear: 5}, tanh, {linear: 4}], optimizer: {name: adam, lr: 0.05}}
+  d: {layers: [{linear: 5}, tanh, {linear: 1}], optimizer: {name: sgd, lr: 0.1, momentum: 0.9}}
+"""
+DCGAN = """
+ops:
+  fake: {forward: g, inputs: z}
+  on_real: {forward: d, inputs: image}
+  on_fake: {forward: d, inputs: fake}
+  d_real: {loss: bce_with_logits, inputs: [on_real, 1.0]}
+  d_fake: {loss: bce_with_logits, inputs: [on_fake, 0.0]}
+  d_loss: {call: add, inputs: [d_real, d_fake]}
+  step_d: {update: d, loss: d_loss}
+  judged: {forward: d, inputs: fake, after: step_d}
+  g_loss: {loss: bce_with_logits, inputs: [judged, 1.0]}
+  step_g: {update: g, loss: g_loss}
+"""
+SIMULTANEOUS = DCGAN.replace("after: step_d", "after: []")
+CYCLE = """
+inputs: {a: {shape: [batch, 3]}, b: {shape: [batch, 3]}}
+models:
+  ab: {layers: [{linear: 4}, tanh, {linear: 3}], optimizer: {name: adam, lr: 0.02}}
+  ba: {layers: [{linear: 4}, tanh, {linear: 3}], optimizer: {name: adam, lr: 0.02}}
+  da: {layers: [{linear: 4}, tanh, {linear: 1}], optimizer: {name: adam, lr: 0.02}}
+  db: {layers: [{linear: 4}, tanh, {linear: 1}], optimizer: {name: adam, lr: 0.02}}
+ops:
+  fake_b: {forward: ab, inputs: a}
+  fake_a: {forward: ba, inputs: b}
+  back_a: {forward: ba, inputs: fake_b}
+  back_b: {forward: ab, inputs: fake_a}
+  cycle_a: {loss: l1, inputs: [back_a, a], weight: 10.0}
+  cycle_b: {loss: l1, inputs: [back_b, b], weight: 10.0}
+  on_fake_a: {forward: da, inputs: fake_a}
+  on_fake_b: {forward: db, inputs: fake_b}
+  fool_a: {loss: mse, inputs: [on_fake_a, 1.0]}
+  fool_b: {loss: mse, inputs: [on_fake_b, 1.0]}
+  g_loss: {call: add, inputs: [cycle_a, cycle_b, fool_a, fool_b]}
+  step_g: {update: [ab, ba], loss: g_loss}
+  on_a: {forward: da, inputs: a}
+  on_b: {forward: db, inputs: b}
+  real_a: {loss: mse, inputs: [on_a, 1.0]}
+  real_b: {loss: mse, inputs: [on_b, 1.0]}
+  false_a: {loss: mse, inputs: [on_fake_a, 0.0]}
+  false_b: {loss: mse, inputs: [on_fake_b, 0.0]}
+  da_loss: {call: add, inputs: [real_a, false_a]}
+  db_loss: {call: add, inputs: [real_b, false_b]}
+  step_da: {update: da, loss: da_loss}
+  step_db: {update: db, loss: db_loss}
+"""
+PENALTY = """
+inputs: {x: {shape: [batch, 4]}}
+models: {critic: {layers: [{linear: 6}, tanh, {linear: 1}], optimizer: {name: adam, lr: 0.05}}}
+ops:
+  noise: {random: normal, shape: [batch, 4]}
+  eps: {random: uniform, shape: [batch, 1]}
+  moved: {call: add, inputs: [x, noise]}
+  mixed: {call: mul, inputs: [moved, eps]}
+  score: {forward: critic, inputs: mixed}
+  total: {call: sum, inputs: score}
+  slope: {gradient: total, wrt: mixed}
+  length: {call: norm, inputs: slope, args: {axis: 1}}
+  penalty: {loss: mse, inputs: [length, 1.0], weight: 10.0}
+  real: {forward: critic, inputs: x}
+  plain: {loss: wasserstein, inputs: real}
+  loss: {call: add, inputs: [plain, penalty]}
+  step: {update: critic, loss: loss}
+outputs: [loss, penalty, slope]
+"""
+FIT = """
+inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 2]}}
+models:
+  net: {layers: [{linear: 5}, tanh, {linear: 2}], optimizer: {name: adam, lr: 0.05}}
+"""
+PLAIN = """
+ops:
+  out: {forward: net, inputs: x}
+  loss: {loss: mse, inputs: [out, y]}
+  step: {update: net, loss: loss}
+"""
+EVERYTHING = """
+state: {level: {shape: [], init: zeros}}
+ops:
+  out: {forward: net, inputs: x}
+  fit: {loss: mse, inputs: [out, y]}
+  size: {loss: l1, inputs: [out, 0.0], reduction: sum, weight: 0.1}
+  rare: {loss: huber, inputs: [out, 0.5], every: 2}
+  loss: {call: add, inputs: [fit, size, rare]}
+  step: {update: net, loss: loss, clip: {norm: 0.5}}
+  slow: {ema: net, decay: 0.9}
+  mean: {call: mean, inputs: out}
+  keep: {assign: level, value: mean}
+  far: {call: sub, inputs: [out, y]}
+  error: {metric: mean, inputs: far}
+  seen: {metric: mean, inputs: x, reset: never}
+outputs: [loss, fit, size, error, seen, out, mean]
+"""
+LABELS = """
+inputs: {x: {shape: [batch, 4]}, y: {shape: [batch], dtype: int64}}
+models: {net: {layers: [{linear: 5}, tanh, {linear: 3}], optimizer: {name: adam, lr: 0.05}}}
+ops:
+  out: {forward: net, inputs: x}
+  loss: {loss: cross_entropy, inputs: [out, y], args: {ignore_index: 0}}
+  step: {update: net, loss: loss, ACCUMULATE}
+  right: {metric: accuracy, inputs: [out, y]}
+outputs: [loss, right]
+"""
+SURGERY = """
+ops:
+  out: {forward: net, inputs: x}
+  one: {loss: mse, inputs: [out, y]}
+  two: {loss: l1, inputs: [out, 1.0]}
+  g_one: {gradient: one, wrt: net}
+  g_two: {gradient: two, wrt: net}
+  both: {transform: pcgrad, inputs: [g_one, g_two]}
+  step: {update: net, gradients: both}
+"""
+TIED = """
+inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 4]}}
+models:
+  one: {layers: [{linear: 4}, tanh], optimizer: {name: sgd, lr: 0.1}}
+ops:
+  a: {forward: one, inputs: x}
+  b: {forward: one, inputs: a}
+  loss: {loss: mse, inputs: [b, y]}
+  step: {update: one, loss: loss}
+"""
+NORMED = (
+    """
+inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 2]}}
+models: {net: {layers: [batch_norm, {linear: 2}], optimizer: sgd}}
+"""
+    + PLAIN
+)
+DROPPING = """
+inputs: {x: {shape: [batch, 64]}}
+models: {net: {layers: [{dropout: 0.5}, {linear: {out: 1, bias: false}}], optimizer: sgd}}
+ops:
+  out: {forward: net, inputs: x}
+  loss: {loss: mse, inputs: [out, 0.0]}
+  step: {update: net, loss: loss}
+outputs: [out]
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A spec, the batch in which one rank meets an infinity, and the number of rows."""
+
+    text: str
+    head: str = ""
+    """Further keys of the document."""
+    overflow: int = -1
+    """The step in which the last row of the batch is infinite."""
+    eval: bool = False
+    parallel: str = "parallel: {kind: replicated}"
+
+
+SCALE = "precision: {loss_scale: dynamic}"
+CASES: Mapping[str, Case] = {
+    "simultaneous": Case(GAN + SIMULTANEOUS),
+    "dcgan": Case(GAN + DCGAN),
+    "cyclegan": Case(CYCLE),
+    "penalty": Case(PENALTY),
+    "penalty portable": Case(PENALTY, "rng: portable"),
+    "everything": Case(FIT + EVERYTHING, eval=True),
+    "everything in parts": Case(FIT + EVERYTHING, "micro_batches: 2"),
+    "cyclegan in parts": Case(CYCLE, "micro_batches: 2"),
+    "accumulated": Case(FIT + PLAIN.replace("loss: loss}", "loss: loss, accumulate: 2}")),
+    "accumulated in parts": Case(FIT + PLAIN.replace("loss: loss}", "loss: loss, accumulate: 2}"), "micro_batches: 2"),
+    "counted": Case(LABELS.replace(", ACCUMULATE", "")),
+    "counted over steps": Case(LABELS.replace("ACCUMULATE", "accumulate: 2")),
+    "scaled": Case(GAN + DCGAN, SCALE, overflow=2),
+    "own": Case(GAN + SIMULTANEOUS.replace("loss: d_loss}", "loss: d_loss, on_overflow: own}"), SCALE, overflow=2),
+    "dropped": Case(
+        FIT + PLAIN.replace("loss: loss}", "loss: loss, accumulate: {steps: 2, on_nonfinite: drop}}"), SCALE, 2
+    ),
+    "spoiled": Case(
+        FIT + PLAIN.replace("loss: loss}", "loss: loss, accumulate: {steps: 2, on_nonfinite: window}}"), SCALE, 2
+    ),
+    "surgery": Case(FIT + SURGERY),
+    "twice": Case(TIED),
+}
+"""Cases in which replicas have the numbers of one process."""
+ALONE: Mapping[str, Case] = {
+    **{
+        how: Case(NORMED, parallel=f"parallel: {{kind: replicated, buffers: {how}}}")
+        for how in ("rank0", "mean", "local")
+    },
+    "dropping": Case(DROPPING),
+}
+"""Cases in which replicas differ from one process."""
+RUNS = ((2, 5, (*CASES, *ALONE)), (4, 7, ("dcgan", "penalty", "everything", "counted over steps", "dropped")))
+"""(processes, rows of the batch, names of cases)."""
+
+
+def make_step(case: Case, *, replicated: bool) -> Step:
+    """Return the step of a case on the CPU, in float64."""
+    parallel = case.parallel if replicated else ""
+    text = "\n".join(("graphspec: 1", "name: case", case.head, parallel, case.text))
+    return build(compile_step(load(text)), device="cpu", dtype="float64")
+
+
+def draw(case: Case, step: Step, rows: int, number: int) -> dict[str, np.ndarray]:
+    """Return the whole batch of a step."""
+    noise = np.random.default_rng(number)
+    batch: dict[str, np.ndarray] = {}
+    for name, declared in step.plan.spec.inputs.items():
+        shape = [size if isinstance(size, int) else rows for size in declared.shape or ()]
+        is_label = declared.dtype == "int64"
+        batch[name] = noise.integers(0, 3, size=shape) if is_label else noise.normal(size=shape)
+        if number == case.overflow and not is_label:
+            batch[name][-1] = np.inf
+    return batch
+
+
+def train(case: Case, step: Step, rows: int, rank: int = 0, world: int = 1) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield what some steps return, and leave behind, on the rows of one process."""
+
+    def own(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the rows of this process: uneven, the larger parts first."""
+        return {name: np.array_split(value, world)[rank] for name, value in batch.items()}
+
+    for number in range(STEPS):
+        outputs = step(own(draw(case, step, rows, number)))
+        yield from ((f"{name} {number}", np.asarray(value)) for name, value in outputs.items())
+    if case.eval:
+        outputs = step(own(draw(case, step, rows, STEPS)), mode="eval")
+        yield from ((f"{name} evaluated", np.asarray(value)) for name, value in outputs.items())
+    yield from step.state().arrays.items()

@@ -1,0 +1,155 @@
+"""Replicas take the step of one process, each on its own rows: real gloo processes beside one process without them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler import compile_step
+from graphspec import SpecError, load
+from tests.processes.cases import ALONE, CASES, FIT, PLAIN, RUNS, STEPS, draw, make_step, train
+
+pytestmark = pytest.mark.xdist_group("replicas")  # one worker starts the processes
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with what all processes found."""
+    path = tmp_path_factory.mktemp("replicas")
+    command = [sys.executable, "-m", "tests.processes.worker", str(path)]
+    given = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return path
+
+
+def found(folder: Path, name: str, world: int) -> list[dict[str, np.ndarray]]:
+    """Return what each process found in a case."""
+    return [dict(np.load(folder / f"{name}.{world}.{rank}.npz")) for rank in range(world)]
+
+
+@cache
+def alone(name: str, rows: int) -> dict[str, np.ndarray]:
+    """Return what one process finds on all rows."""
+    return dict(train(CASES[name], make_step(CASES[name], replicated=False), rows))
+
+
+@pytest.mark.parametrize(
+    ("world", "rows", "name"), [(*run[:2], name) for run in RUNS for name in run[2] if name in CASES]
+)
+def test_replicas_have_the_numbers_of_one_process(folder: Path, world: int, rows: int, name: str) -> None:
+    whole, parts = alone(name, rows), found(folder, name, world)
+    assert all(part.keys() == whole.keys() for part in parts)
+    for key, value in whole.items():
+        if ".totals." in key:  # an open window: each has gathered the gradients of its own rows
+            np.testing.assert_allclose(sum(part[key] for part in parts), value, rtol=0, atol=1e-10, err_msg=key)
+            continue
+        for part in parts:
+            np.testing.assert_allclose(part[key], value, rtol=0, atol=1e-10, err_msg=key)
+
+
+def test_weights_are_equal_bit_for_bit(folder: Path) -> None:
+    for world, _, names in RUNS:
+        for name in names:
+            first, *others = found(folder, name, world)
+            keys = [key for key in first if key.startswith("models.") and ".running_" not in key]
+            assert all((first[key] == other[key]).all() for other in others for key in keys)
+
+
+def test_one_process_without_a_group_is_the_only_replica() -> None:
+    case = CASES["everything in parts"]
+    one, other = (dict(train(case, make_step(case, replicated=each), 5)) for each in (False, True))
+    assert all(np.abs(one[key] - other[key]).max(initial=0) < 1e-12 for key in one)
+
+
+@pytest.mark.parametrize("how", ["rank0", "mean", "local"])
+def test_buffers_are_those_of_the_first_the_mean_or_ones_own(folder: Path, how: str) -> None:
+    parts, running = found(folder, how, 2), [np.zeros(4), np.zeros(4)]
+    for number in range(STEPS):
+        x = draw(ALONE[how], make_step(ALONE[how], replicated=False), 5, number)["x"]
+        # momentum 0.1, as PyTorch has it
+        running = [0.9 * old + 0.1 * own.mean(0) for old, own in zip(running, np.array_split(x, 2), strict=True)]
+        if how != "local":
+            shared = running[0] if how == "rank0" else (running[0] + running[1]) / 2
+            running = [shared, shared]
+    for part, expected in zip(parts, running, strict=True):
+        np.testing.assert_allclose(part["models.net.0.running_mean"], expected, rtol=0, atol=1e-12)
+
+
+def test_dropout_draws_other_numbers_on_every_replica(folder: Path) -> None:
+    case = ALONE["dropping"]
+    step = make_step(case, replicated=False)
+    rows = np.array_split(draw(case, step, 5, 0)["x"], 2)
+    first = [np.asarray(step({"x": rows[0]})["out"])]
+    outputs = found(folder, "dropping", 2)[0]["out 0"]
+    np.testing.assert_allclose(outputs[:3], first[0], rtol=0, atol=1e-12)  # the first draws as one process does
+    step = make_step(case, replicated=False)
+    assert np.abs(outputs[3:] - np.asarray(step({"x": rows[1]})["out"])).min() > 1e-6
+
+
+COUPLED = """
+graphspec: 1
+name: coupled
+parallel: {kind: replicated}
+inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 4]}}
+models: {net: {layers: [{linear: 3}], optimizer: sgd}}
+ops:
+  a: {forward: net, inputs: x}
+  b: {forward: net, inputs: y}
+  loss: {loss: nt_xent, inputs: [a, b]}
+  step: {update: net, loss: loss}
+"""
+
+
+def test_what_couples_rows_is_named() -> None:
+    (warning,) = compile_step(load(COUPLED)).warnings
+    assert (warning.code, warning.message) == (
+        "W-COUPLED",
+        "'loss' sees one replica at a time: `nt_xent` compares samples with each other",
+    )
+
+
+def test_the_plan_shows_what_is_communicated_and_where() -> None:
+    text = "\n".join(("graphspec: 1", "name: shown", "parallel: {kind: replicated}", FIT, PLAIN))
+    lines = [
+        line.split("  ")[-1]
+        for line in compile_step(load(text.replace("loss: loss}", "loss: loss, accumulate: 2}"))).text().splitlines()
+    ]
+    assert sum("reduce_set" in line for line in lines) == 1  # once per window
+
+
+@pytest.mark.parametrize("backend", ["tensorflow"])
+def test_other_backends_refuse_replicas(backend: str) -> None:
+    with pytest.raises(SpecError, match="E-REPLICAS"):
+        compile_step(load(COUPLED), backend)
+
+
+TABLE = """
+graphspec: 1
+name: table
+parallel: {kind: replicated}
+inputs: {x: {shape: [batch], dtype: int64}}
+models: {net: {layers: [{embedding: {count: 5, size: 3, sparse: true}}], optimizer: sgd}}
+ops:
+  out: {forward: net, inputs: x}
+  loss: {loss: mse, inputs: [out, 0.0]}
+  step: {update: net, loss: loss}
+"""
+
+
+def test_tables_with_sparse_gradients_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"E-REPLICAS.*a table of 'net' has sparse gradients"):
+        compile_step(load(TABLE))
+
+
+def test_a_process_with_fewer_rows_than_micro_batches_is_named() -> None:
+    case = CASES["everything in parts"]
+    step = make_step(case, replicated=True)
+    with pytest.raises(Exception, match="rank 0 has 1 rows of the batch, and needs 2 or more"):
+        step(draw(case, step, 1, 0))
