@@ -55,6 +55,14 @@ def _add_policies(draft: Draft, name: str, *, likely: float) -> None:
         draft.ops[name]["on_overflow"] = draft.random.choice(words)
 
 
+def settle_policies(draft: Draft) -> None:
+    """Let no update say ``all`` where what was added since has put it before the gradient of another."""
+    asking = [op for op in draft.ops.values() if op.get("on_overflow") == "all"]
+    if asking and _find_ordered(draft):
+        for op in asking:
+            op["on_overflow"] = "group"
+
+
 def _say_of_windows(draft: Draft, op: dict) -> None:
     written = op["accumulate"]
     word = {"on_nonfinite": draft.random.choice(["drop", "window", "window"])}

@@ -13,6 +13,7 @@ from tests.properties.further import add_further, add_last, add_later, add_lates
 from tests.properties.idle import wake
 from tests.properties.models import has_buffers, random_layers
 from tests.properties.optimizers import random_optimizer
+from tests.properties.overflow import settle_policies
 from tests.properties.rows import add_rows
 from tests.properties.updates import add_updates
 from tests.properties.values import Values, add_losses, add_values
@@ -45,7 +46,9 @@ def _write(draft: Draft) -> dict:
     add_followers(draft)
     draft.add_orders()
     draft.add_leaves()
-    return wake(draft.finish())
+    document = draft.finish()
+    settle_policies(draft)
+    return wake(document)
 
 
 def specs() -> SearchStrategy[dict]:
