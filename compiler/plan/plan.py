@@ -168,7 +168,7 @@ class Plan(CompiledStep):
                 )
                 users = ", ".join(dict.fromkeys(whole[name] for name in naming)) or "none"
                 raise KeyError(f"'{op}' is {what} of {spec.name}, and no op; the ops that name it: {users}")
-        close = get_close_matches(op, ops, 3)
+        close = get_close_matches(op, [name for name in ops if whole[name] == name], 3)
         raise KeyError(f"no op '{op}' in {spec.name}" + (f"; did you mean {', '.join(close)}?" if close else ""))
 
     def _known(self, mode: str) -> str:

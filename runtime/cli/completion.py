@@ -29,7 +29,7 @@ def complete_spec_or_code(incomplete: str) -> list[str]:
 
 
 def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the ops and models of the spec on the command line."""
+    """Return the ops and models of the spec on the command line, without the parts of its expressions."""
     from graphspec.load import load
 
     spec = ctx.params.get("spec")
@@ -37,7 +37,10 @@ def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
         found = None if spec is None else load(Path(spec))
     except (SpecError, OSError):
         return []
-    return [] if found is None else keep((*found.ops, *found.models), incomplete)
+    if found is None:
+        return []
+    lines = (name for name, op in found.ops.items() if getattr(op, "expr", None) in (None, name))
+    return keep((*lines, *found.models), incomplete)
 
 
 def complete_run(incomplete: str) -> list[str]:

@@ -12,15 +12,16 @@ from importlib.resources import files
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import typer
 
 from graphspec.analysis.scope import find_expression
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
+from graphspec.words import closest, enumerate_words
 from runtime.cli.bundled import find_bundled
-from runtime.cli.completion import complete_name, complete_spec, complete_spec_or_code
+from runtime.cli.completion import complete_name, complete_spec, complete_spec_or_code, keep
 from runtime.cli.options import Backend, BackendOption, Mode, Order, OrderOption, Output, Overrides, Root, SpecPath
 from runtime.folder import cannot_write
 from runtime.problems import problem
@@ -30,6 +31,7 @@ from runtime.train.pace import find_declared_pace
 if TYPE_CHECKING:
     from compiler import Plan
     from compiler.ir.value import Json, Object
+    from compiler.plan.why_not import Way
     from graphspec.declare.graph import GraphSpec
 
 
@@ -149,7 +151,7 @@ def format_plan(plan: Plan, mode: Mode, form: PlanFormat) -> str:
             return plan.html(mode.value)
 
 
-_CODE = re.compile(r"GS[0-9]{3}|[EW](-[A-Z]+)+")
+_CODE = re.compile(r"GS[0-9]+|[EW](-[A-Z]+)+")
 
 
 def find_page(code: str) -> str | None:
@@ -164,6 +166,20 @@ def find_page(code: str) -> str | None:
     return page.read_text(encoding="utf-8") if page.is_file() else None
 
 
+def _miss_code(code: str) -> str:
+    """Return that there is no message with a code, and the codes most like it."""
+    codes = sorted(page.stem for page in find_bundled("pages", "docs/errors").glob("*.md"))
+    number = re.fullmatch(r"GS([0-9]+)", code.upper())
+    if number is None:
+        near = closest(code, codes)
+    else:
+        known = (each for each in codes if each.startswith("GS"))
+        near = tuple(sorted(known, key=lambda each: abs(int(each[2:]) - int(number[1])))[:3])
+    return f"there is no code {code!r}" + (
+        f"; the nearest are {enumerate_words(near, conjunction='and')}" if near else ""
+    )
+
+
 OpName: TypeAlias = Annotated[
     str | None,
     typer.Argument(
@@ -172,15 +188,29 @@ OpName: TypeAlias = Annotated[
 ]
 
 
-class WhyNot(StrEnum):
-    """Where else an op could write."""
+WAYS = ("earlier", "later")
+"""Where else an op could write."""
 
-    earlier = "earlier"
-    later = "later"
+
+def _check_way(text: str | None) -> str | None:
+    if text not in (None, *WAYS):
+        raise typer.BadParameter(f"{text!r} is not one of {enumerate_words(WAYS, conjunction='and')}")
+    return text
+
+
+def _complete_way(incomplete: str) -> list[str]:
+    return keep(WAYS, incomplete)
 
 
 WhyNotOption: TypeAlias = Annotated[
-    WhyNot | None, typer.Option("--why-not", help="Tell what would go wrong if the op wrote earlier, or later.")
+    str | None,
+    typer.Option(
+        "--why-not",
+        metavar="[earlier|later]",
+        callback=_check_way,
+        autocompletion=_complete_way,
+        help="Tell what would go wrong if the op wrote earlier, or later.",
+    ),
 ]
 
 
@@ -207,9 +237,13 @@ def explain(
     if page is not None:
         deliver(page, output)
         return
+    if op is None and not spec.exists() and _CODE.fullmatch(str(spec).upper()):
+        raise typer.BadParameter(_miss_code(str(spec)), param_hint="'SPEC'")
+    if op is None and not_way is not None:
+        raise typer.BadParameter(f"name the op that would write {not_way}", param_hint="'--why-not'")
     made = make_plan(spec, overrides, backend, order, root)
     try:
-        text = made.explain(op) if op is None or not_way is None else made.why_not(op, not_way.value)
+        text = made.explain(op) if op is None or not_way is None else made.why_not(op, cast("Way", not_way))
     except KeyError as error:
         raise problem("GS232", str(error.args[0])) from error
     deliver(text, output, width, is_text=True)

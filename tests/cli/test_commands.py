@@ -129,9 +129,24 @@ def test_explain_of_a_code_shows_its_page(code, capsys):
     assert capsys.readouterr().out == page.read_text(encoding="utf-8")
 
 
-def test_explain_of_a_code_that_is_none_looks_for_a_spec(capsys):
-    assert execute(["explain", "GS999"]) == 1
-    assert "there is no file 'GS999'" in capsys.readouterr().err
+@pytest.mark.parametrize(("code", "near"), [("GS1", "GS001"), ("GS999", "GS292"), ("W-NO-EFECT", "W-NO-EFFECT")])
+def test_explain_of_a_code_that_is_none_names_those_near_it(code, near, capsys):
+    assert execute(["explain", code]) == 2
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert f"there is no code '{code}'" in said
+    assert near in said
+
+
+def test_why_not_needs_an_op(spec, capsys):
+    assert execute(["explain", "spec.yaml", "--why-not", "earlier"]) == 2
+    assert "name the op that would write earlier" in capsys.readouterr().err
+
+
+def test_a_wrong_choice_is_told_in_plain_words(spec, capsys):
+    assert execute(["explain", "spec.yaml", "learn", "--why-not", "sooner"]) == 2
+    said = capsys.readouterr().err
+    assert "'sooner' is not one of" in said
+    assert "Value error" not in said
 
 
 def test_explain_suggests_near_names(spec, capsys):

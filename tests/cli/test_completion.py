@@ -107,6 +107,16 @@ def test_the_command_answers_what_bash_asks(place, words, monkeypatch, capsys):
     assert capsys.readouterr().out.split() == CASES[words]
 
 
+def test_parts_of_expressions_are_not_offered(monkeypatch, capsys):
+    monkeypatch.setenv("_STEPGRAPH_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"stepgraph explain {ROOT}/examples/td3/td3.yaml step_")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    offered = {"step_actor", "step_actor.loss", "step_critics", "step_critics.loss"}
+    assert set(capsys.readouterr().out.split()) == offered
+
+
 def test_it_is_installed_for_bash(place):
     installed = shell("bash", "stepgraph --install-completion")
     assert "bash completion installed in" in installed

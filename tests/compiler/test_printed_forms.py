@@ -174,6 +174,13 @@ def test_the_explanation_of_an_unknown_op_suggests_one():
         program("dcgan").explain("stepd")
 
 
+def test_parts_of_expressions_are_not_suggested():
+    with pytest.raises(KeyError) as caught:
+        compile_step(load(Path(__file__).parents[2] / "examples" / "td3" / "td3.yaml")).explain("stepp_actor")
+    assert "did you mean step_actor, step_actor.loss, " in caught.value.args[0]
+    assert "step_actor.loss.1" not in caught.value.args[0]
+
+
 def test_a_mode_that_the_spec_does_not_have_is_refused():
     for form in ("text", "to_json", "mermaid", "dot"):
         with pytest.raises(KeyError, match="no mode 'infer' in dcgan: it has train, eval"):
