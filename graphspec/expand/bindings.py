@@ -6,14 +6,14 @@ the document. Every op says itself which of its words are names of something els
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from graphspec.check.names import WANTED
 from graphspec.declare.blocks import BlockSpec, ChooseOp, RepeatOp, SometimesOp, UseOp
 from graphspec.declare.graph import find_kinds
-from graphspec.declare.ops import KINDS, CopyOp, EmaOp, UpdateOp
+from graphspec.declare.ops import KINDS
 from graphspec.declare.ops.base import Reference
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.expand.copies import (
@@ -26,7 +26,7 @@ from graphspec.expand.copies import (
     check_part,
     find_outer,
 )
-from graphspec.expand.parsed import PARTS, Uses, WrittenOps, parse_op
+from graphspec.expand.parsed import PARTS, Uses, WrittenOps, find_following, parse_op
 from graphspec.expand.parts import (
     ContainerOp,
     check_repeated,
@@ -56,19 +56,6 @@ def bind_uses(expansion: Expansion) -> Document:
     Raises SpecError for uses that cannot be read or do not fit their block, and for names that a block does not know.
     """
     return _Binder(expansion).run() if expansion.uses or expansion.containers else expansion.document
-
-
-def find_following(writes: Mapping[str, Use], ops: Mapping[str, Plain]) -> Iterator[str]:
-    """Yield the averages and copies, by the names of their copies, whose source an update of the same use steps."""
-    parsed = {name: parse_op(ops[name]) for name in writes}
-    updated = {
-        (writes[name].name, each) for name, op in parsed.items() if isinstance(op, UpdateOp) for each in op.update
-    }
-    for name, op in parsed.items():
-        if isinstance(op, EmaOp | CopyOp):
-            source = op.ema if isinstance(op, EmaOp) else op.copy_
-            if (writes[name].name, source) in updated:
-                yield name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

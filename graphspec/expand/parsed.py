@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ValidationError
 
 from graphspec.declare.blocks import CONTAINERS, ChooseOp, RepeatOp, SometimesOp, UseOp
 from graphspec.declare.graph import Ops, find_kinds
-from graphspec.declare.ops import KINDS
+from graphspec.declare.ops import KINDS, CopyOp, EmaOp, UpdateOp
 from graphspec.declare.ops.base import OpBase
-from graphspec.expand.copies import find_holder
+from graphspec.expand.copies import Use, find_holder
 from graphspec.read.source import Plain
 
 
@@ -52,3 +52,16 @@ def parse_op(data: Plain) -> OpBase | None:
         return None if kind is None else kind.model_validate(data)
     except ValidationError:
         return None
+
+
+def find_following(writes: Mapping[str, Use], ops: Mapping[str, Plain]) -> Iterator[str]:
+    """Yield the averages and copies, by the names of their copies, whose source an update of the same use steps."""
+    parsed = {name: parse_op(ops[name]) for name in writes}
+    updated = {
+        (writes[name].name, each) for name, op in parsed.items() if isinstance(op, UpdateOp) for each in op.update
+    }
+    for name, op in parsed.items():
+        if isinstance(op, EmaOp | CopyOp):
+            source = op.ema if isinstance(op, EmaOp) else op.copy_
+            if (writes[name].name, source) in updated:
+                yield name
