@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from compiler.ir.diagnose import place_in
 from compiler.ir.instructions import Instruction, RestoreAccumulator, Transform
@@ -11,8 +11,9 @@ from compiler.ir.step_graph import Edge
 from compiler.ir.value import Json, Object, ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.settings import export_optimizer, find_groups, format_change
+from compiler.plan.summary import find_moments
 from compiler.plan.timetable import find_applied, find_schedules, format_entry
-from compiler.plan.turns import find_first_turns
+from compiler.plan.turns import describe_turns, find_first_turns
 from compiler.plan.waits import find_waits
 
 
@@ -28,14 +29,6 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
             ]
             decision: Object = {"code": each.code, "subject": each.subject, "text": each.text, "because": because}
             decisions.setdefault(f"{each.code} {each.text}", decision)
-    functions: list[Json] = []
-    for function in program.mode(mode).functions:
-        head: Object = {"name": function.name, "active": [*function.active]}
-        if function.datasets:
-            head["datasets"] = [each or None for each in function.datasets]
-        waits = find_waits(plan.graphs[function.name])
-        listed: list[Json] = [export_instruction(each, waits.get(each.id, ())) for each in function.instructions]
-        functions.append({**head, "instructions": listed})
     groups: list[Json] = []
     for row in find_groups(plan, mode):
         # The parameters are null where a class names them.
@@ -69,14 +62,30 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         "backend": program.backend,
         "mode": mode,
         "order": program.order,
-        "functions": functions,
+        "functions": [*_export_functions(plan, mode)],
         "first_steps": [[*names] for names in find_first_turns(program.mode(mode), program)],
+        "clocks": {**find_moments(plan, program.mode(mode))},
         "optimizers": [export_optimizer(each) for each in find_applied(program, mode)],
         "groups": groups,
         "schedules": schedules,
         "decisions": [*decisions.values()],
         "warnings": warnings,
     }
+
+
+def _export_functions(plan: CompiledStep, mode: str) -> Iterator[Object]:
+    """Yield the functions of a mode: when they run, and their instructions."""
+    program = plan.program.mode(mode)
+    turns = describe_turns(program, plan.program)
+    for function in program.functions:
+        head: Object = {"name": function.name, "active": [*function.active]}
+        if function.name in turns:
+            head["steps"] = turns[function.name]
+        if function.datasets:
+            head["datasets"] = [each or None for each in function.datasets]
+        waits = find_waits(plan.graphs[function.name])
+        listed: list[Json] = [export_instruction(each, waits.get(each.id, ())) for each in function.instructions]
+        yield {**head, "instructions": listed}
 
 
 def export_instruction(instruction: Instruction, waits: Iterable[Edge]) -> Object:

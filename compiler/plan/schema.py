@@ -121,6 +121,9 @@ class FunctionRecord(Exact):
 
     name: str
     active: Names
+    steps: Annotated[
+        str, Field(description="In which steps it runs, in words; left out of a mode with one function.")
+    ] = ""
     datasets: Annotated[list[str | None], Field(min_length=1, description="Null: a batch of no named data set.")] = []
 
 
@@ -138,6 +141,10 @@ class PlanRecord(Exact):
             description="The functions that each of the first 16 steps can take, as long as no update is skipped: "
             "several where something is drawn; empty where the number of a step does not tell."
         ),
+    ]
+    clocks: Annotated[
+        dict[str, str],
+        Field(description="By op that writes: in which steps it does, in words: `in steps 2, 4, 6, ...`."),
     ]
     optimizers: list[OptimizerRecord]
     groups: list[GroupRecord]

@@ -268,11 +268,12 @@ def test_mermaid_is_well_formed(name):
     declared = [box.group(1) for box in boxes if box]
     arrows = [re.fullmatch(r"    (\w+) (?:-->|-\.->)(?:\|[\w, -]+\|)? (\w+)", line) for line in lines]
     ends = {end for arrow in arrows if arrow for end in arrow.groups()}
-    frames = sum(line.startswith("  subgraph ") for line in lines)
+    frames = sum(re.fullmatch(r'  subgraph \w+\["[^"]*"\]', line) is not None for line in lines)
+    below = sum(re.fullmatch(r'  \w+\["[^"]*"\]', line) is not None for line in lines)
     assert len(declared) == len(set(declared))
     assert ends <= set(declared)
     assert frames == lines.count("  end")
-    assert len(lines) == 1 + len(declared) + sum(arrow is not None for arrow in arrows) + 2 * frames
+    assert len(lines) == 1 + len(declared) + sum(arrow is not None for arrow in arrows) + 2 * frames + below
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -296,14 +297,51 @@ def test_pictures_keep_an_op_apart_from_the_gradient_of_an_update():
   step: {update: a, loss: la}
   step__gradient: {call: neg, inputs: la}
 outputs: [step__gradient]""")
-    boxes = re.findall(r'^ +(\w+)\(?\["', plan.mermaid(), re.MULTILINE)
+    boxes = re.findall(r'^    (\w+)\(?\["', plan.mermaid(), re.MULTILINE)
     assert len(boxes) == len(set(boxes)) == len(graph_of(plan).nodes)
 
 
 def test_hazards_are_dashed_in_pictures():
     plan = program("simultaneous_gan", order="listed")
-    assert "-.->|backward-war" in plan.mermaid()
+    assert "-.->|gradient needs the version before" in plan.mermaid()
     assert "style=dashed" in plan.dot()
+
+
+SELDOM = """
+  fa: {forward: a, inputs: x}
+  fb: {forward: b, inputs: fa}
+  grain: {random: normal, like: x, args: {std: 0.25}}
+  la: {loss: mse, inputs: [fb, grain]}
+  step_a: {update: a, loss: la}
+  step_b: {update: b, loss: la, every: 50, optimizer: {name: adam, lr: 0.002}}
+  slow: {ema: a, half_life: 100 steps}
+"""
+
+
+def test_json_says_in_which_steps_functions_run_and_ops_write():
+    found = compiled(SELDOM).to_json()
+    assert [each["steps"] for each in found["functions"]] == [
+        "steps 1-49, 51-99, 101-149, ...",
+        "steps 50, 100, 150, ...",
+    ]
+    assert found["clocks"] == {
+        "step_a": "in every step",
+        "slow": "in every step",
+        "step_b": "in steps 50, 100, 150, ...",
+    }
+
+
+@pytest.mark.parametrize("form", ["mermaid", "dot"])
+def test_pictures_say_what_the_text_says(form):
+    drawn = getattr(compiled(SELDOM), form)()
+    told = [
+        "steps 50, 100, 150, ...",
+        "std=0.25",
+        "adam, lr 0.002",
+        "half_life 100 updates",
+        "reads the version before",
+    ]
+    assert [words for words in told if words not in drawn] == []
 
 
 def test_the_verifier_finds_a_sequence_that_breaks_an_edge():
