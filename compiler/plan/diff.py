@@ -11,7 +11,7 @@ from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.ir.value import Json, Object
 from compiler.plan.explain import explain_version, find_instructions
-from compiler.plan.formula import Lines
+from compiler.plan.formula import Lines, find_lines
 from compiler.plan.plan import Plan
 from compiler.plan.text import cells_of, flags_of
 
@@ -90,7 +90,7 @@ class FunctionChange:
     name: str
     was: str
     sizes: tuple[int, int]
-    """How many instructions there were, and how many there are."""
+    """How many lines there were, and how many there are."""
     rows: Both[Row]
     altered: tuple[Alteration, ...]
     moved: tuple[Move, ...]
@@ -136,6 +136,12 @@ class Sheet:
     def order(self) -> tuple[str, ...]:
         """Return the nodes in the order in which they run."""
         return self.graph.sequence
+
+    @property
+    def length(self) -> int:
+        """Return how many lines the plan has of the function: parts of an expression have none, what it returns one."""
+        inlined = find_lines(self.graph)
+        return 1 + sum(name not in inlined and self.instructions[name].has_line for name in self.order)
 
 
 def open_sheet(plan: Plan, function: str) -> Sheet:
@@ -294,7 +300,7 @@ def compare_plans(old: Plan, new: Plan) -> Difference:
                 mode=pair.mode,
                 name=pair.new,
                 was=pair.old,
-                sizes=(len(before.order), len(after.order)),
+                sizes=(before.length, after.length),
                 rows=compare_rows(before, after),
                 altered=tuple(find_alterations(before, after)),
                 moved=tuple(find_moves(before.graph, after.graph)),
@@ -404,7 +410,7 @@ def format_difference(difference: Difference) -> str:
         if change:
             old, new = change.sizes
             size = f"{old} before" if old != new else "as before"
-            head = f"{change.name}{_format_name(change)}  ({new} instructions, {size})"
+            head = f"{change.name}{_format_name(change)}  ({new} lines, {size})"
             blocks.append([head, *_describe_instructions(change), *_format_reasons(change.decisions)])
     blocks.extend([_format_new_function("+", each)] for each in difference.whole.appeared)
     blocks.extend([_format_new_function("-", each)] for each in difference.whole.vanished)

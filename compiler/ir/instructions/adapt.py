@@ -69,9 +69,12 @@ class Adapt(InstructionBase):
     @property
     def phrase(self) -> str:
         """Return the step: ``fast = net - 0.1 * fast.gradient``."""
-        base = self.model if self.base is None else self.base.name
+        base, rate = self.model if self.base is None else self.base.name, export_operand(self.rate)
         others = "".join(f", {export_operand(rate)} for '{match}'" for match, rate in self.groups)
-        return f"{self.output} = {base} - {export_operand(self.rate)} * {self.gradients.name}{others}"
+        step = f"- {rate}"
+        if isinstance(rate, float) and rate < 0 and not others:  # as sharpness-aware minimisation goes up
+            step = f"+ {-rate}"
+        return f"{self.output} = {base} {step} * {self.gradients.name}{others}"
 
     def export(self) -> Object:
         """Return what the weights are made of."""
