@@ -92,4 +92,5 @@ def _write_side(plan: Plan, function: Function, rows: Sequence[Row], status: Map
         lines.append(tag("li", line, class_=changed or None))
     drawn = tag("svg", rails.draw(), **sizes, height=rails.height)
     body = tag("div", drawn, tag("ol", *lines, class_="rows"), class_="body", style=f"height:{rails.height}px")
-    return tag("div", head, body, style=f"--left:{rails.width}px")
+    name = f"{function.name} of {plan.program.name}"
+    return tag("div", head, body, role="region", aria_label=name, tabindex=0, style=f"--left:{rails.width}px")
