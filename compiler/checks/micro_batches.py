@@ -32,10 +32,11 @@ def _name_part(spec: GraphSpec) -> tuple[str, str]:
 def check_batch(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-MICRO where there is nothing to split, and for what cannot be split: an order of the whole batch."""
     spec, part, word = graph.spec, *_name_part(graph.spec)
+    parts = "replicas" if spec.is_replicated else "micro-batches"
     if all(declared.shape is not None and BATCH not in declared.shape for declared in spec.inputs.values()):
         yield Diagnostic(
             code="E-MICRO",
-            message=f"no input has a dimension named `batch`, so there is nothing to split into {part}s",
+            message=f"no input has a dimension named `batch`, so there is nothing to split into {parts}",
             span=spec.span(word),
             label="splits the dimension named `batch`",
             help=f"declare it, as in `x: {{shape: [batch, 4]}}`, or remove `{word}`",

@@ -73,16 +73,19 @@ def recurrent(path: str) -> Callee:
 INTERNAL: Mapping[str, Callee] = {
     "micro_batches": Callee(path="parts", positional=("count",), implied={"axis": 0}),
     "row_shares": Callee(path="row_shares", positional=("count",), implied={"axis": 0}),
+    "weigh": Callee(path="weigh"),
+    "quotient": Callee(path="quotient"),
+    "inverse": Callee(path="inverse"),
+}
+"""What micro-batches need: definitions of every library."""
+REPLICAS: Mapping[str, Callee] = {
     "rank_share": Callee(path="replicas.share"),
     "rank_shares": Callee(path="replicas.shares", positional=("count",), implied={"axis": 0}),
     "own_rows": Callee(path="replicas.own_rows", implied={"axis": 0}),
     "all_rows": Callee(path="replicas.all_rows", implied={"axis": 0}),
     "all_sum": Callee(path="replicas.all_sum"),
-    "weigh": Callee(path="weigh"),
-    "quotient": Callee(path="quotient"),
-    "inverse": Callee(path="inverse"),
 }
-"""What micro-batches need: definitions of every library; and what replicas need."""
+"""What replicas need: methods of the register of processes, where a backend has one."""
 WINDOW: Mapping[str, Value] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True}
 NORM: Mapping[str, Value] = {"eps": 1e-5, "momentum": 0.1, "affine": True}
 POSITIONAL = Callee(

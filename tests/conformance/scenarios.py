@@ -52,7 +52,7 @@ def examples() -> tuple[Scenario, ...]:
 
 
 def catalogue() -> tuple[Scenario, ...]:
-    """Return the specs of the catalogue."""
+    """Return the specs of the catalogue, but for those of several processes, which run on PyTorch alone."""
     folder = ROOT / "tests" / "catalogue" / "specs"
     return tuple(
         Scenario(
@@ -61,6 +61,7 @@ def catalogue() -> tuple[Scenario, ...]:
             allow=("tests",),
         )
         for path in sorted(folder.glob("*.yaml"))
+        if not path.stem.startswith("replicated")
     )
 
 

@@ -92,9 +92,9 @@ def test_reports_tell_of_the_update(backend: str) -> None:
     assert step.report.updates["step"].iterations == {"net": 4}
 
 
-@pytest.mark.parametrize("word", ["flush", "drop"])
-def test_a_run_goes_on_in_the_middle_of_a_window(backend: str, word: str) -> None:
-    settings = (f"ops.step.accumulate={{steps: 4, on_epoch_end: {word}}}",)
+@pytest.mark.parametrize(("word", "window"), [("flush", 4), ("drop", 2)])
+def test_a_run_goes_on_in_the_middle_of_a_window(backend: str, word: str, window: int) -> None:
+    settings = (f"ops.step.accumulate={{steps: {window}, on_epoch_end: {word}}}",)
     assert_goes_on(lambda: build_paced(SPEC, backend, settings, epoch=3), walk, BATCHES, cuts=(1, 3, 4))
 
 

@@ -90,9 +90,14 @@ def _lower_emit(instruction: Emit, scope: EmitScope) -> Lowered:
 
 def _share_buffers(instruction: Emit, scope: EmitScope) -> Iterator[Line]:
     """Yield the line after which all replicas have the same buffers, where a step writes some."""
-    parallel, written = scope.program.parallel, find_written_buffers(scope.function, scope.program)
-    if parallel is not None and parallel.buffers != "local" and written:
-        lists = [syntax.spread(syntax.name(scope.names.buffers(model))) for model in written]
+    parallel = scope.program.parallel
+    if parallel is None or parallel.buffers == "local":
+        return
+    lists = [
+        syntax.spread(syntax.name(scope.names.buffers(model)))
+        for model in find_written_buffers(scope.function, scope.program)
+    ]
+    if lists:
         shared = syntax.call("replicas.share_buffers", syntax.listing(lists), syntax.constant(parallel.buffers))
         yield line_of(instruction, syntax.perform(shared))
 

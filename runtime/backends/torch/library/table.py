@@ -10,6 +10,7 @@ from runtime.codegen.callee import (
     INTERNAL,
     NORM,
     POSITIONAL,
+    REPLICAS,
     WINDOW,
     Callee,
     Resolved,
@@ -106,7 +107,12 @@ CALLS: Mapping[str, Callee] = {
 
 METRICS: Mapping[str, Callee] = {"accuracy": Callee(path="accuracy"), "mean": Callee(path="torch.mean")}
 
-FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, "metric": METRICS, "internal": INTERNAL}
+FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {
+    "loss": LOSSES,
+    "call": CALLS,
+    "metric": METRICS,
+    "internal": {**INTERNAL, **REPLICAS},
+}
 """How each built-in function is called, by family and name."""
 
 RANKS: Mapping[tuple[str, Value], str] = {
