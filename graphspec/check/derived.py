@@ -1,12 +1,14 @@
-"""Rules on derived models: what they are made of, and what cannot be done with them."""
+"""Rules on derived models, and on models whose weights spectral norm divides: what cannot be done with them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from graphspec.analysis.derived import find_derived
 from graphspec.analysis.modes import find_reaches
 from graphspec.analysis.scope import RuleContext
+from graphspec.declare.graph import GraphSpec
+from graphspec.declare.layers import Layer
 from graphspec.declare.ops import AdaptOp, EmaOp, ForwardOp, GradientOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.words import enumerate_names
@@ -63,3 +65,50 @@ def _check_adapt(
         message = f"op '{name}' adapts model '{model}' where the average of '{swapped[model]}' stands in for it"
         help = f"write `mode: train` on '{name}', or remove `use` from '{swapped[model]}'"
         yield scope.report("GS127", message, ("ops", name, "adapt"), help=help)
+
+
+def check_spectral(scope: RuleContext) -> Iterator[Diagnostic]:
+    """Refuse ops that compute layers with spectral norm again, or with other weights than those that it divides.
+
+    In training such a layer moves the vectors by which it divides, so a second run computes something else.
+    """
+    for name, op in scope.sound_ops():
+        match op:
+            case ForwardOp() if op.checkpoint and op.train is not False:
+                found = (
+                    op.forward,
+                    "checkpoint",
+                    "again when its gradient is taken",
+                    "remove it, or write `train: false`",
+                )
+            case ForwardOp() if op.snapshot:
+                found = op.forward, "snapshot", "with a copy of its weights", "remove it, or let the update wait"
+            case AdaptOp():
+                found = op.adapt, "adapt", "with weights made of its own", "use another normalisation"
+            case _:
+                continue
+        model, field, how, help = found
+        if _has_spectral(scope.spec, model):
+            message = f"`{field}` of op '{name}' runs '{model}' {how}, and `spectral_norm` in it would divide otherwise"
+            yield scope.report("GS136", message, ("ops", name, field), key=True, help=help)
+
+
+def _has_spectral(spec: GraphSpec, name: str) -> bool:
+    """Return whether a model, or the one that it is like or an average of, has a layer with spectral norm."""
+    seen: set[str] = set()
+    while name not in seen:
+        seen.add(name)
+        op, model = spec.ops.get(name), spec.models.get(name)
+        if isinstance(op, AdaptOp | EmaOp):
+            name = op.adapt if isinstance(op, AdaptOp) else op.ema
+        elif model is not None and model.like is not None:
+            name = model.like
+    model = spec.models.get(name)
+    return model is not None and any(layer.kind == "spectral_norm" for layer in _walk(model.layers or ()))
+
+
+def _walk(layers: Iterable[Layer]) -> Iterator[Layer]:
+    """Yield layers and those inside them."""
+    for layer in layers:
+        yield layer
+        yield from _walk(layer.layers)

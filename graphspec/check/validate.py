@@ -7,7 +7,7 @@ from itertools import islice
 
 from graphspec.analysis.scope import RuleContext, build_scope
 from graphspec.check.data import check_sources
-from graphspec.check.derived import check_derived
+from graphspec.check.derived import check_derived, check_spectral
 from graphspec.check.functions import check_arguments, check_dimensions, check_functions, check_models, check_outputs
 from graphspec.check.gradients import check_coverage, check_losses, check_sets
 from graphspec.check.names import (
@@ -56,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     check_sets,
     check_coverage,
     check_derived,
+    check_spectral,
     check_repeats,
     check_batches,
     check_windows,
