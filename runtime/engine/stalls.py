@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from compiler.ir.instructions import Blend
 from compiler.ir.program import Program
-from compiler.ir.value import Scheduled
+from compiler.ir.value import Scheduled, ScheduleDecl
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.codegen.resources import find_instructions
 
 DIGITS: Mapping[str, int] = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}
 """The binary digits after the point of a floating-point number."""
+BETWEEN = frozenset({"constant", "cosine", "linear", "polynomial"})
+"""The curves that stay between the numbers that are written."""
 WIDEST_GAP = 0.1
 """The relative gap between weights and average that an average must see: weights hardly ever change by more."""
 
@@ -26,6 +28,8 @@ def find_stalls(program: Program, spec: GraphSpec, dtype: str) -> Iterator[Diagn
     blends = {each.op: each for each in find_instructions(program) if isinstance(each, Blend)}
     for op, blend in blends.items():
         held, kept = blend.dtype or dtype, find_lasting(blend)
+        if kept is None or kept == 1:  # it may move at first, or now and then
+            kept = find_least(blend)
         gap = 0.0 if kept is None or kept == 1 else 2.0 ** -DIGITS[held] / 1.5 / (2 * (1 - kept))
         if gap >= WIDEST_GAP and blend.rounding == "nearest":
             narrow = held not in ("float32", "float64")
@@ -51,3 +55,26 @@ def find_lasting(blend: Blend) -> float | None:
     fields, progress = blend.decay.schedule.fields, blend.progress
     lasting = next((fields[name] for name in ("value", "max", "to") if name in fields), None)
     return lasting if lasting is None or progress is None or not progress.compounds else lasting**progress.every
+
+
+def find_least(blend: Blend) -> float | None:
+    """Return the least that an average ever keeps of the old; None where its decay begins low, or is not known."""
+    if not isinstance(blend.decay, Scheduled):
+        return blend.decay
+    found = _find_range(blend.decay.schedule)
+    return None if found is None else 1 - found[1] if blend.decay.complement else found[0]
+
+
+def _find_range(schedule: ScheduleDecl) -> tuple[float, float] | None:
+    """Return the least and the greatest number of a curve between its ends; None of another curve."""
+    if schedule.kind == "join":
+        ranges = [_find_range(part) for part in schedule.parts]
+        known = [each for each in ranges if each is not None]
+        numbers = [number for each in known for number in each] if len(known) == len(ranges) else []
+    elif schedule.kind == "piecewise":
+        numbers = [*schedule.values]
+    elif schedule.kind in BETWEEN and schedule.uncounted is None:
+        numbers = [schedule.fields[name] for name in ("value", "from", "to") if name in schedule.fields]
+    else:
+        numbers = []
+    return (min(numbers), max(numbers)) if numbers else None
