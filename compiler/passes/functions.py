@@ -63,11 +63,11 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     kept = keep_firing(activity.gates, (fired for _, fired in patterns), activity.anywhere)
     gates = (*kept, *(Gate(op=average.op, clock="averaged") for average in averages))
     problems = tuple(check_number(spec, mode, patterns, averages))
-    context.sink.report(problems)
-    if mode == "train":
-        context.sink.report(check_idle(spec, activity.gates, kept))
+    idle = tuple(check_idle(spec, activity.gates, kept)) if mode == "train" else ()
+    context.sink.report((*problems, *idle))
     graphs: list[StepGraph] = []
-    live: set[str] = set()
+    # Where these are mended, other ops fire: nothing is reported as one that never does.
+    live = {node.op for node in whole.nodes.values()} if problems or idle else set[str]()
     for used in () if problems else find_uses(averages):
         known: dict[tuple[object, ...], ModeGraph] = {} if used else {((), ()): whole}
         for variant, graph in _find_variants(
