@@ -66,7 +66,7 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     idle = tuple(check_idle(spec, activity.gates, kept)) if mode == "train" else ()
     context.sink.report((*problems, *idle))
     graphs: list[StepGraph] = []
-    # Where these are mended, other ops fire: nothing is reported as one that never does.
+    # Once these are fixed other ops may fire: none is reported as one that never does.
     live = {node.op for node in whole.nodes.values()} if problems or idle else set[str]()
     for used in () if problems else find_uses(averages):
         known: dict[tuple[object, ...], ModeGraph] = {} if used else {((), ()): whole}

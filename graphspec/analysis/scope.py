@@ -136,7 +136,7 @@ def find_expression(op: Op | None) -> str | None:
 def list_reported(spec: GraphSpec) -> tuple[str, ...]:
     """Return the ops whose values a step returns where the spec has no ``outputs``: losses and metrics.
 
-    The expression of an update's ``loss`` is a loss too, whatever its last operation is; its parts are not.
+    The expression of an update's ``loss`` is a loss too, also one that ends in a call; its parts are not.
     """
     written = {LOSS.format(name) for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     return tuple(
