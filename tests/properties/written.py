@@ -137,7 +137,7 @@ def _move(
     moved = {name for name in able if chosen.random() < 0.6}
     if not moved:
         return ops, {}
-    inside = {name: ops[name] for name in moved}
+    inside = {name: op for name, op in ops.items() if name in moved}
     values = {value for name, op in ops.items() for value in (name, *_find_outputs(op))} | given
     inputs = sorted({name for op in inside.values() for name in find_uses(op)} - moved)
     inputs = [name for name in inputs if name in values]
