@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 class Declaration(BaseModel):
     """Hold one part of a spec: frozen, closed to unknown keys, and without conversions between types."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 def problem(

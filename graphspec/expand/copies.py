@@ -33,7 +33,7 @@ COMMON = tuple(each for each in OpBase.model_fields if each not in ("doc", "with
 _TOKEN = re.compile(r"\$\$\{|\$\{(?P<name>[^{}]*)\}")
 
 
-class _Blocks(BaseModel):
+class _Blocks(BaseModel, defer_build=True):
     blocks: dict[str, BlockSpec]
 
 

@@ -76,7 +76,7 @@ _UNREADABLE = "unreadable:expression"
 _INDICATOR = re.compile(r"[>|][-+0-9]*[ \t]*(#[^\n]*)?\n|['\"]")
 
 
-class _Formulas(BaseModel):
+class _Formulas(BaseModel, defer_build=True):
     ops: dict[str, FormulaOp]
 
 

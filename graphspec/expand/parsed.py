@@ -14,27 +14,27 @@ from graphspec.expand.copies import Use, find_holder
 from graphspec.read.source import Plain
 
 
-class Uses(BaseModel):
+class Uses(BaseModel, defer_build=True):
     """A document with uses of blocks."""
 
     ops: dict[str, UseOp]
 
 
-class WrittenOps(BaseModel):
+class WrittenOps(BaseModel, defer_build=True):
     """A document with ops of any other kind."""
 
     ops: Ops
 
 
-class _Repeats(BaseModel):
+class _Repeats(BaseModel, defer_build=True):
     ops: dict[str, RepeatOp]
 
 
-class _Choices(BaseModel):
+class _Choices(BaseModel, defer_build=True):
     ops: dict[str, ChooseOp]
 
 
-class _Chances(BaseModel):
+class _Chances(BaseModel, defer_build=True):
     ops: dict[str, SometimesOp]
 
 

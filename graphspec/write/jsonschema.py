@@ -6,14 +6,20 @@ stricter than `load`: it does not know an empty value, which `load` reads as "no
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias, assert_never, cast
 
 from pydantic import JsonValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
 
+from graphspec.declare.base import Declaration
 from graphspec.declare.blocks import CONTAINERS
 from graphspec.declare.data import SOURCE_MEANINGS
 from graphspec.declare.equations import EQUATION_PATTERN
@@ -306,11 +312,40 @@ _SCALARS = ("integer", "number", "boolean")
 _REMARKS = ("description", "default")
 
 
+class _Described(GenerateJsonSchema):
+    """Gives every field of a declaration the docstring below it as its description.
+
+    Pydantic can do so too, but when a class is made: `use_attribute_docstrings` took a quarter of the time of `check`.
+    """
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        """Return the schema of one declaration."""
+        made, kind = super().model_schema(schema), cast("type[Declaration]", schema["cls"])
+        owners = (each for each in reversed(kind.__mro__) if issubclass(each, Declaration))
+        said = {name: text for owner in owners for name, text in _read_docstrings(owner)}
+        for name, field in kind.model_fields.items():
+            place = made["properties"].get(field.alias or name)
+            if place is not None and name in said and field.description is None:
+                place["description"] = said[name]
+        return made
+
+
+def _read_docstrings(owner: type) -> Iterator[tuple[str, str]]:
+    """Yield the fields that a class declares with the docstrings below them."""
+    (defined,) = ast.parse(inspect.getsource(owner)).body
+    for field, below in pairwise(cast("ast.ClassDef", defined).body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, inspect.cleandoc(text)
+            case _:
+                pass
+
+
 def build_schema() -> Json:
     """Return the JSON Schema (draft 2020-12) of a spec."""
-    schema = _read(GraphSpec.model_json_schema())
+    schema = _read(GraphSpec.model_json_schema(schema_generator=_Described))
     definitions = cast("dict[str, Json]", schema.pop("$defs"))
-    schedule = _read(ScheduleSpec.model_json_schema())
+    schedule = _read(ScheduleSpec.model_json_schema(schema_generator=_Described))
     definitions |= {**cast("dict[str, Json]", schedule.pop("$defs")), "ScheduleSpec": schedule}
     cast("dict[str, Json]", schedule["properties"])["clock"].pop("default")  # it depends on the place
     # A schedule op has what its curve is made of in place of the curve.
@@ -320,7 +355,7 @@ def build_schema() -> Json:
     definitions["ScheduleOp"] = {**op, "properties": {**curve, **kept}, "required": ["schedule"]}
     expanded = (*CONTAINERS.values(), FormulaOp)
     for each in expanded:  # they become ops: a finished spec has none
-        schema_of = _read(each.model_json_schema())
+        schema_of = _read(each.model_json_schema(schema_generator=_Described))
         others = cast("dict[str, Json]", schema_of.pop("$defs", {}))
         definitions = {**others, **definitions, each.__name__: schema_of}
     definitions.pop("FunctionName")  # written out with the names of each family
