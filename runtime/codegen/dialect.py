@@ -288,8 +288,6 @@ class EmitScope:
     dialect: Dialect
     needs: Needs
     flow: Flow
-    differentiated: frozenset[str]
-    """The models that some gradient is taken for; the others' weights never require one."""
     switches: Mapping[str, bool]
     """By op of a forward: the mode (train or not) to switch its model to just before."""
     mode: str

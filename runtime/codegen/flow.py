@@ -94,14 +94,13 @@ def draws_numbers(layers: tuple[LayerDecl, ...]) -> bool:
     return any(draws(layer.kind, layer.options) or draws_numbers(layer.layers) for layer in layers)
 
 
-def find_modes(function: Function, program: Program) -> dict[str, bool]:
+def find_modes(function: Function, program: Program, mixed: frozenset[str]) -> dict[str, bool]:
     """Return, by model, the mode (train or not) of its first forward in a function.
 
     Models that share weights may share modules: they are put into the same mode, except mixed ones, which are left
     out.
     """
     modes: dict[str, bool] = {}
-    mixed = find_mixed(program)
     for model, train in find_runs(function):
         if model not in mixed:
             modes.setdefault(model, train)

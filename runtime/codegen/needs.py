@@ -13,8 +13,9 @@ from compiler.ir.instructions import (
     Forward,
 )
 from compiler.ir.program import Program
-from runtime.codegen.flow import find_differentiated
+from runtime.codegen.flow import find_differentiated, find_mixed
 from runtime.codegen.resources import (
+    find_checked,
     find_functions,
     find_instructions,
     find_joint,
@@ -31,6 +32,7 @@ class Needs:
     """What a program uses; lists of tensors are given by model."""
 
     differentiated: frozenset[str]
+    """Models that some gradient is taken for; the others' weights never require one."""
     parameters: frozenset[str]
     """Models whose list of parameters is used."""
     weights: frozenset[str]
@@ -55,6 +57,10 @@ class Needs:
     """Some model computes in another type than float32."""
     typed: bool
     """Some call has a result in the type of the step, which its operands do not tell."""
+    mixed: frozenset[str]
+    """Models that share modules with one that runs in the other mode: each is put into its mode before every run."""
+    checked: bool
+    """The gradients of some update are checked."""
 
 
 def find_needs(program: Program) -> Needs:
@@ -99,6 +105,8 @@ def find_needs(program: Program) -> Needs:
         clock=random or gates or _is_paced(program) or bool(find_metrics(program)),
         lowered=any(isinstance(each, Forward) and is_lowered(each) for each in instructions),
         typed=any(isinstance(each, Evaluate) and is_typed(each) for each in instructions),
+        mixed=find_mixed(program),
+        checked=bool(find_checked(program)),
     )
 
 

@@ -45,6 +45,8 @@ def _find_statements(code: Iterable[Code]) -> Iterator[ast.stmt]:
                 assert isinstance(header, BLOCKS)
                 header.body = [*doc, *_find_statements(entry.body)]
                 yield header
+            case Source() if not entry.text.strip():
+                continue
             case Source():
                 found = ast.parse(entry.text).body
                 match found:  # copied verbatim: a docstring, a known function, or only comments
@@ -56,19 +58,22 @@ def _find_statements(code: Iterable[Code]) -> Iterator[ast.stmt]:
 
 def _find_difference(found: object, made: object) -> str | None:
     """Return where two trees, or lists of trees, differ; None where they do not. ``...`` matches any text."""
-    if type(found) is not type(made):
-        return None if made is ... and isinstance(found, str) else _format_difference(found, made)
-    if isinstance(found, ast.AST):
-        fields = _find_fields(type(found))
-        pairs = [(_read(found, name), _read(made, name)) for name in fields]
-    elif isinstance(found, list):
-        left, right = cast("list[object]", found), cast("list[object]", made)
-        if len(left) != len(right):
+    pairs: list[tuple[object, object]] = [(found, made)]
+    while pairs:
+        left, right = pairs.pop()
+        if type(left) is not type(right):
+            if right is not ... or not isinstance(left, str):
+                return _format_difference(left, right)
+        elif isinstance(left, ast.AST):
+            pairs += [(_read(left, name), _read(right, name)) for name in _find_fields(type(left))]
+        elif isinstance(left, list):
+            these, those = cast("list[object]", left), cast("list[object]", right)
+            if len(these) != len(those):
+                return _format_difference(these, those)
+            pairs += zip(these, those, strict=True)
+        elif left != right:
             return _format_difference(left, right)
-        pairs = zip(left, right, strict=True)
-    else:
-        return None if found == made else _format_difference(found, made)
-    return next((wrong for pair in pairs if (wrong := _find_difference(*pair)) is not None), None)
+    return None
 
 
 @functools.cache

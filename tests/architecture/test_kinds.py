@@ -182,6 +182,11 @@ def test_a_new_kind_runs(added, backend, debug):
     assert losses[0] > losses[1] > losses[2]
 
 
+def test_a_kind_of_instruction_that_leaves_a_question_open_is_refused_when_it_is_defined() -> None:
+    with pytest.raises(TypeError, match="Mute does not answer defines, operands, recorded, phrase, export"):
+        type("Mute", (InstructionBase,), {"FIELDS": {}, "__module__": __name__})
+
+
 def test_every_kind_has_its_line_in_the_table_of_each_layer():
     assert set(LOWERINGS) == set(KINDS)
     assert set(compiler.lower.table.LOWERINGS) == set(OPS.values())

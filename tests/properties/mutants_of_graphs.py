@@ -231,7 +231,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="one-module-in-one-mode",
         says="The mode that one model sets in a shared module does not apply to the other model.",
-        place="runtime.backends.torch.codegen.function:find_mixed",
+        place="runtime.codegen.needs:find_mixed",
         change=to.give(frozenset()),
         killer="numbers",
         case="shared-module",

@@ -14,7 +14,6 @@ from runtime.backends.tensorflow.codegen.tapes import Tape, find_differentiated_
 from runtime.backends.tensorflow.codegen.verdicts import conditioned
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope
-from runtime.codegen.flow import find_differentiated
 from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
 from runtime.codegen.lower import lower
 from runtime.codegen.lower.evaluate import batch_size_lines, find_inlined
@@ -73,7 +72,6 @@ class _Writer:
             dialect=context.dialect,
             needs=context.needs,
             flow=find_recorded(function, context.program),
-            differentiated=find_differentiated(context.program),
             switches={},
             mode=function.mode,
             inlined=find_inlined(function),

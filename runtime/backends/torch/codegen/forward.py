@@ -80,7 +80,7 @@ def _contexts(instruction: Forward, scope: EmitScope) -> list[ast.expr]:
     model = scope.program.model(instruction.model)
     again = is_recomputed(instruction, scope.program)
     frozen = model.frozen and not model.tied and not again  # its weights would not be frozen the second time
-    if instruction.graph and frozen and instruction.model in scope.differentiated:
+    if instruction.graph and frozen and instruction.model in scope.needs.differentiated:
         contexts.append(syntax.call("frozen", syntax.name(scope.names.frozen(instruction.model))))
     if instruction.draws and not _draws_by_layers(instruction, scope):
         contexts.append(syntax.call("random.forked", _key(instruction)))
@@ -95,7 +95,7 @@ def _key(instruction: Forward) -> ast.expr:
 
 def _is_frozen(instruction: Forward, scope: EmitScope) -> bool:
     """Return whether a call is recorded, but not for the weights of its model."""
-    return instruction.graph and instruction.frozen and instruction.model in scope.differentiated
+    return instruction.graph and instruction.frozen and instruction.model in scope.needs.differentiated
 
 
 def _draws_by_layers(instruction: Forward, scope: EmitScope) -> bool:

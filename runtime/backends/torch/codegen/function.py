@@ -29,7 +29,7 @@ from runtime.backends.torch.codegen.verdicts import (
 )
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Lowered
-from runtime.codegen.flow import find_differentiated, find_flow, find_mixed, find_modes, is_modal
+from runtime.codegen.flow import find_flow, find_modes, is_modal
 from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
 from runtime.codegen.lower import lower
 from runtime.codegen.lower.adapt import is_adapted
@@ -37,7 +37,7 @@ from runtime.codegen.lower.evaluate import batch_size_lines, find_inlined
 from runtime.codegen.lower.overflow import find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
 from runtime.codegen.norms import measured
-from runtime.codegen.resources import find_checked, find_inputs
+from runtime.codegen.resources import find_inputs
 from runtime.codegen.scope import line_of
 from runtime.codegen.text import Block, Code, Line
 
@@ -53,16 +53,16 @@ def emit_function(function: Function, context: EmitContext) -> Block:
         dialect=context.dialect,
         needs=context.needs,
         flow=find_flow(function),
-        differentiated=find_differentiated(program),
-        switches=find_switches(function, context.program),
+        switches=find_switches(function, program, context.needs.mixed),
         mode=function.mode,
         inlined=find_inlined(function),
         checked=find_tainted(function),
         function=function,
     )
     instructions = tuple(gather_releases(function.instructions))
-    has_verdicts = bool(find_checked(scope.program))  # no step may ever reach an update with a verdict
-    reading = find_reading(instructions, debug=bool(names.checks)) if has_verdicts else None
+    reading = None  # no step may ever reach an update with a verdict
+    if context.needs.checked:
+        reading = find_reading(instructions, debug=bool(names.checks))
     lowered = [_write(each, scope, reading) for each in instructions]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
     header = syntax.define(names.function(function.name), syntax.parameter("batch"), decorators=decorators)
@@ -75,7 +75,7 @@ def emit_function(function: Function, context: EmitContext) -> Block:
                     syntax.call("in_mode", syntax.name(names.model(model)), syntax.constant(train))
                 )
             )
-            for model, train in find_modes(function, program).items()
+            for model, train in find_modes(function, program, context.needs.mixed).items()
             if is_modal(program.model(model))
         ),
         *_input_lines(function, scope),
@@ -187,13 +187,12 @@ def as_leaf(identifier: str) -> ast.stmt:
     return syntax.assign(identifier, syntax.method(detached, "requires_grad_"))
 
 
-def find_switches(function: Function, program: Program) -> dict[str, bool]:
+def find_switches(function: Function, program: Program, mixed: frozenset[str]) -> dict[str, bool]:
     """Return, by op, the mode to switch to for every forward in another mode than the model's forward before it.
 
     A gradient that runs forwards again counts as such a forward of their models, by the names of both. A mixed model
     may be in any mode at first, and after another ran that shares its weights.
     """
-    mixed = find_mixed(program)
     current: dict[str, bool | None] = dict.fromkeys(mixed)
     switches: dict[str, bool] = {}
 
