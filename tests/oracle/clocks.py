@@ -50,7 +50,7 @@ class Clocks:
         self.steps[meaning.mode] = step = self.steps.get(meaning.mode, 0) + 1
         self.admitted = admitted = set[str]()
         self.gathering, self.counted = set(), []
-        for name in meaning.gated():
+        for name in meaning.gated:
             is_inside = meaning.takes(name) and self._is_inside(name, meaning, step, admitted)
             is_inside = is_inside and all(is_open(part, meaning, step) for part in meaning.ops[name].within)
             if is_inside and self._is_due(name, meaning, step, admitted):

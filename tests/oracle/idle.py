@@ -17,7 +17,7 @@ def find_idle(spec: GraphSpec, pace: Pace | None = None) -> set[str]:
     """Return the writes that fire in none of the first steps, of batches in a random order, where nothing is held."""
     order, clocks = Random(0), Clocks(pace or Pace())
     meanings = [Meaning(spec, "train", name) for name in find_datasets(spec) or ("",)]
-    idle = {name for each in meanings for name in each.gated() if isinstance(each.ops[name], WRITERS)}
+    idle = {name for each in meanings for name in each.gated if isinstance(each.ops[name], WRITERS)}
     for _ in range(STEPS):
         meaning = order.choice(meanings)
         firing = meaning.firing(clocks.admit(meaning), clocks.gathering)

@@ -45,6 +45,7 @@ class Meaning:
         self.owner = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
         self.updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
         self.inputs = {name: self._find_inputs(op) for name, op in spec.ops.items()}
+        self._known = dict[str, bool]()
         self.present = [name for name in spec.ops if self._is_present(name) or self._may_close(name)]
         self.sharing = {name: self._find_givers(name) for name in spec.ops}
         """By update: the updates whose gradients it adds to its own, for what both hold."""
@@ -58,7 +59,10 @@ class Meaning:
         return tuple(dict.fromkeys(found))
 
     def _is_present(self, name: str) -> bool:
-        return self.ops[name].runs_in(self.mode) and self._is_on(name, self.dataset) and self._has_inputs(name)
+        if name not in self._known:
+            op = self.ops[name]
+            self._known[name] = op.runs_in(self.mode) and self._is_on(name, self.dataset) and self._has_inputs(name)
+        return self._known[name]
 
     def takes(self, name: str) -> bool:
         """Return whether an op runs on batches of this data set: an update then takes its gradients of them."""
@@ -80,9 +84,16 @@ class Meaning:
 
     def is_partial(self, name: str) -> bool:
         """Return whether there are data sets on which an op does not run, for itself or what it is made from."""
-        words = {word.removeprefix("!") for op in self.ops.values() for word in op.dataset or ()}
+        words = self._datasets
+        if not words:
+            return False
         around = {name, *(other for other in self.ops if other in self._origins(name))}
         return any(not self._is_on(one, dataset) for one in around for dataset in words)
+
+    @cached_property
+    def _datasets(self) -> set[str]:
+        """Return the data sets that ops name."""
+        return {word.removeprefix("!") for op in self.ops.values() for word in op.dataset or ()}
 
     def _origins(self, name: str) -> frozenset[str]:
         """Return all ops whose values an op is made from, near and far."""
@@ -229,6 +240,7 @@ class Meaning:
 
     # ------------------------------------------------------------ what fires
 
+    @cached_property
     def gated(self) -> list[str]:
         """Return the ops of the mode, those before whose firing another's depends first."""
         return sorted(self.present, key=lambda name: len(self.past[name]))

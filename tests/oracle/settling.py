@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
+from operator import is_
 
 from graphspec.declare.base import Declaration
 from graphspec.declare.graph import GraphSpec
@@ -59,10 +60,14 @@ def _settle(value: object, counts: Mapping[str, int]) -> object:
         case OptimizerSpec():
             return value
         case Declaration():
-            return value.model_copy(update={name: _settle(item, counts) for name, item in dict(value).items()})
+            settled = {name: _settle(item, counts) for name, item in value}
+            changed = {name: each for name, each in settled.items() if each is not getattr(value, name)}
+            return value.model_copy(update=changed) if changed else value
         case dict():
-            return {key: _settle(item, counts) for key, item in value.items()}
+            settled = {key: _settle(item, counts) for key, item in value.items()}
+            return value if all(each is value[key] for key, each in settled.items()) else settled
         case tuple() | list():
-            return tuple(_settle(item, counts) for item in value)
+            settled = tuple(_settle(item, counts) for item in value)
+            return value if all(map(is_, settled, value)) else settled
         case _:
             return value

@@ -94,7 +94,7 @@ def find_versions(meaning: Meaning, plan: Plan, made: Function) -> Versions:
 def find_live(meaning: Meaning, admitted: set[str]) -> set[str]:
     """Return what is admitted without averages and copies of what nothing writes."""
     live = set(admitted)
-    for name in meaning.gated():
+    for name in meaning.gated:
         op = meaning.ops[name]
         if isinstance(op, EmaOp | CopyOp) and name in live:
             cells = meaning.storages.cells(op.ema if isinstance(op, EmaOp) else op.copy_)
