@@ -253,8 +253,9 @@ def test_both_backends_give_the_same_numbers(text: str, kind: str, rule: str) ->
 
 
 @pytest.mark.needs("torch", "tensorflow")
-@pytest.mark.parametrize("name", SEVERAL)
-@pytest.mark.parametrize(("text", "kind"), [(ONE, "flush"), (TWO, "drop")], ids=["one", "two"])
+@pytest.mark.parametrize(
+    ("text", "kind", "name"), [(ONE, "flush", each) for each in ("updates", "rate")] + [(TWO, "drop", "noise")]
+)
 def test_they_do_where_windows_are_several_or_made_something_of(text: str, name: str, kind: str) -> None:
     require_same(several(name, text), KINDS[kind], RULES[0])
 

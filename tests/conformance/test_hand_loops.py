@@ -26,7 +26,8 @@ RULES = {
 FUSED = {"as it comes": ("", {}), "fused": (", fused: true", {"fused": True}), "not fused": (", fused: false", {})}
 
 OURS = (
-    *((policy, fused) for policy in POLICIES for fused in ("fused", "not fused")),
+    *((policy, "fused") for policy in POLICIES),
+    ("fewest", "not fused"),
     ("fewest", "as it comes"),  # which is one of the two, whichever the device has
 )
 

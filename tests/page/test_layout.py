@@ -22,7 +22,7 @@ from tests.compiler.printed import read_functions
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("examples", "tests/golden/valid", "tests/conformance/specs")
 SPECS = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.yaml"))]
-MOST = 3
+MOST = 2
 """So many functions of a mode are looked at, the longest: they differ little."""
 
 
@@ -49,7 +49,12 @@ def every_picture(check: Callable[[Plan, str, Picture], None]) -> Callable[[Path
         for plan, mode, picture in draw(path):
             check(plan, mode, picture)
 
-    return pytest.mark.parametrize("path", SPECS, ids=lambda path: f"{path.parent.name}-{path.stem}")(test)
+    names = [f"{path.parent.name}-{path.stem}" for path in SPECS]  # what one process has drawn others need not draw
+    drawn = [
+        pytest.param(path, marks=pytest.mark.xdist_group(f"drawn {name}"))
+        for path, name in zip(SPECS, names, strict=True)
+    ]
+    return pytest.mark.parametrize("path", drawn, ids=names)(test)
 
 
 def export(plan: Plan, mode: str, picture: Picture) -> list[Any]:

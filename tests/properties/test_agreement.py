@@ -34,7 +34,7 @@ from tests.properties.specs import random_spec
 from tests.properties.tapped import TAPPED
 
 CHUNKS = 50
-ELSEWHERE = range(1, 4)
+ELSEWHERE = (1,)
 """The chunks that run on TensorFlow too, where it is installed; of the first, tests/conformance takes twenty steps."""
 ORDERS = ("fewest", "listed", "latest", "memory")
 """The policies, each for the specs of every fourth chunk; a soak tries three on each."""
@@ -101,6 +101,6 @@ def test_the_oracle_finds_updates_that_are_written_too_early():
         with suppress(DegenerateError):
             meant = run_oracle(plan.spec, Execution(plan).shapes(), modes_of(plan))
             told.append(find_difference(found, meant, is_single(plan.spec)) != "")
-        if len(told) == 5:
+        if len(told) == 3:
             break
-    assert told == [True] * 5
+    assert told == [True] * 3
