@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial, reduce
 
 from compiler.ir.instructions import Evaluate, Instruction
 from compiler.ir.step_graph import StepGraph
 from compiler.ir.value import Constant, Ref
 from compiler.ir.weight_terms import format_number
-from graphspec.write.formula import Called, write_formula
+from graphspec.write.formula import Called, Operand, write_formula
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,18 @@ class Lines:
 
     def write(self, instruction: Instruction) -> str:
         """Return what an instruction does, in one line."""
-        if not isinstance(instruction, Evaluate) or not instruction.expr or instruction.counted:
+        if not isinstance(instruction, Evaluate) or instruction.counted:
+            return instruction.phrase
+        read = self._read(instruction)
+        if isinstance(read, Called) and not instruction.expr:
             return instruction.phrase
         weight = "" if instruction.weight is None else f"{format_number(instruction.weight)} * "
         times = "" if instruction.times == 1 else f"{instruction.times} * "
-        formula = write_formula(self._read(instruction))
-        return f"{', '.join(instruction.outputs)} = {times}{weight}{formula}"
+        return f"{', '.join(instruction.outputs)} = {times}{weight}{write_formula(read)}"
 
-    def _read(self, instruction: Evaluate) -> Called:
+    def _read(self, instruction: Evaluate) -> Operand:
         """Return an evaluation with the parts that it reads."""
-        operands: list[Called | str | bool | int | float] = []
+        operands: list[Operand] = []
         for each in instruction.arguments:
             match each.operand:
                 case Ref(name=name):
@@ -50,7 +53,19 @@ class Lines:
                     operands.append(value)
                 case scheduled:
                     operands.append(scheduled.name)
+        if instruction.function.name in _SUMS:  # one operand is left where lazy terms are absent
+            return reduce(partial(_add, instruction.function.name), operands)
         return Called(function=instruction.function.name, operands=tuple(operands), options=instruction.options)
+
+
+_SUMS = {"add": "sub", "sub": "add"}
+
+
+def _add(function: str, left: Operand, right: Operand) -> Operand:
+    """Return a sum or difference as it is written by hand: ``a - 1`` and not ``a + -1``."""
+    if isinstance(right, int | float) and right < 0:
+        function, right = _SUMS[function], -right
+    return Called(function=function, operands=(left, right))
 
 
 def find_lines(graph: StepGraph) -> Mapping[str, str]:

@@ -46,13 +46,13 @@ _OPERATORS = {call: operator for operator, call in OPERATORS.items()}
 _BEFORE = {call: operator for operator, call in SIGNS.items()}
 
 
-def write_formula(called: Called) -> str:
-    """Return a call as an expression, with the brackets that it needs.
+def write_formula(formula: Operand) -> str:
+    """Return a call, or a lone operand, as an expression, with the brackets that it needs.
 
     >>> write_formula(Called(function="mul", operands=(0.5, Called(function="sub", operands=("a", "b")))))
     '0.5 * (a - b)'
     """
-    return ast.unparse(_build(called))
+    return ast.unparse(_build(formula))
 
 
 def _build(operand: Operand) -> ast.expr:

@@ -179,3 +179,54 @@ def test_a_state_is_explained_by_the_lines_that_read_and_write_it():
     text = compile_step(load(CENTERED)).explain("center")
     assert text.startswith("center: state")
     assert (text.count("center.state@0"), text.count("-> center.state@1")) == (2, 1), text
+
+
+LAZY = """graphspec: 1
+name: lazy
+inputs: {x: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 2}], optimizer: sgd}}
+ops:
+  out: {forward: net, inputs: x}
+  fit: {loss: mse, inputs: [out, x]}
+  penalty: {loss: mse, inputs: [out, 0.0], every: 16, lazy: scale}
+  learn: LEARN
+"""
+
+
+@pytest.mark.parametrize(
+    ("learn", "whole", "rest"),
+    [
+        ('{update: net, loss: "fit + penalty"}', "learn.loss = fit + penalty", "learn.loss = fit"),
+        ('{update: net, loss: "(fit + penalty) / 4"}', "learn.loss = (fit + penalty) / 4", "learn.loss = fit / 4"),
+        (
+            "{update: net, loss: whole}\n  whole: {call: add, inputs: [fit, penalty]}",
+            "whole = add(fit, penalty)",
+            "whole = fit",
+        ),
+    ],
+)
+def test_a_sum_of_which_one_term_is_left_is_written_as_that_term(learn, whole, rest):
+    plan = compile_step(load(LAZY.replace("LEARN", learn)))
+    without, within = (part.splitlines() for part in plan.text().split("\n\n")[1:3])
+    assert any(line.endswith(f"  {rest}") for line in without), without
+    assert any(line.endswith(f"  {whole}") for line in within), within
+    op = "whole" if whole.startswith("whole") else "learn.loss"
+    assert f" {rest}\n" in plan.explain(op)
+    assert f"{rest}</" in plan.html()
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("seen + ${shift}", "seen - 1.5"),
+        ("seen - ${shift}", "seen + 1.5"),
+        ("${shift} + seen", "-1.5 + seen"),
+        ("2 * (seen + ${shift} + x)", "2 * (seen - 1.5 + x)"),
+        ("seen * ${shift}", "seen * -1.5"),
+    ],
+)
+def test_a_negative_number_is_subtracted(written, read):
+    ops = LAZY.partition("ops:")[0] + 'vars: {shift: -1.5}\nops:\n  seen: {forward: net, inputs: x}\n  far: {expr: "'
+    ops += written + '"}\n  learn: {update: net, loss: "mse(far, 0.0)"}\n'
+    (line,) = [line for line in compile_step(load(ops)).text().splitlines() if " far = " in line]
+    assert line.rpartition(" far = ")[2] == read
