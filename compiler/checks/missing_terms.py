@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.batch.losses import find_set_losses, find_terms
-from compiler.ir.diagnose import span_of
+from compiler.ir.diagnose import place_in, span_of
 from compiler.ir.mode_graph import ModeGraph
 from graphspec.analysis.datasets import find_datasets, find_places
 from graphspec.analysis.modes import find_reaches
@@ -37,18 +37,20 @@ def check_lazy(graph: ModeGraph) -> Iterator[Diagnostic]:
 def check_evaluated(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-EVAL for a lazy loss that evaluations return: in every so many batches, and multiplied."""
     reaches = find_reaches(graph.spec.ops)
-    for name in graph.spec.outputs or ():
+    for index, name in enumerate(graph.spec.outputs or ()):
         op = graph.spec.ops.get(name)
         if not isinstance(op, LossOp) or op.mode is not None or reaches[name].modes.isdisjoint(("eval", "test")):
             continue
         if op.times > 1:
+            place = place_in(span_of(graph.spec, name))
             yield Diagnostic(
                 code="W-EVAL",
                 severity="warning",
                 message=f"evaluations return '{name}' too: in one batch of {op.times}, multiplied by {op.times}",
-                span=span_of(graph.spec, name, "every"),
-                label="counts the batches of an evaluation there",
-                help=f"write `mode: train` on '{name}', and for evaluations a loss without `every`",
+                span=graph.spec.span("outputs", index),
+                label="returned in every mode that computes it",
+                help=f"write `mode: train` on '{name}'{place and f' ({place})'}, and return a loss without `every` for "
+                "evaluations",
             )
 
 

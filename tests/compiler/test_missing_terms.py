@@ -112,6 +112,15 @@ def test_a_lazy_loss_is_told_only_where_an_evaluation_computes_it(mode, codes):
     assert [each.code for each in plan.warnings] == codes
 
 
+@pytest.mark.parametrize(("outputs", "column"), [("[penalty]", 11), ("[out, penalty]", 16), ("penalty", 10)])
+def test_a_lazy_loss_is_told_at_the_outputs_that_have_evaluations_return_it(outputs, column):
+    text = PENALIZED.replace("MODE", "[train, eval]").replace("outputs: [penalty]", f"outputs: {outputs}")
+    (found,) = compile_step(load(text)).warnings
+    assert found.span is not None
+    assert (found.span.line, found.span.column) == (text.count("\n", 0, text.index("outputs:")) + 1, column)
+    assert "write `mode: train` on 'penalty' (<text>:9:3)" in found.help
+
+
 def test_a_lazy_value_that_is_no_loss_is_told_how_a_sum_does_without_it():
     text = PENALIZED.replace("{loss: mse, inputs: [slope, 0.0], every: 4}", '{expr: "mean(slope**2)", every: 4}')
     with pytest.raises(SpecError, match="write a `loss` op with `every`"):

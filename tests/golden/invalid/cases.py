@@ -239,6 +239,10 @@ STEPS = (
     check("images_not_returned.yaml", {"GS230 11:33": "add 'rows' to `outputs`"}),
     check("images_of_rows.yaml", {"GS230 11:33": "`reshape` gives rows of pixels"}),
     check("absent_value.yaml", {"E-ABSENT 7:43": "on the update that needs it"}),
+    check(
+        "evaluated_loss.yaml",
+        {"E-ABSENT 8:64": "on the update that needs it", "W-EVAL 11:16": "'penalty' (evaluated_loss.yaml:8:3)"},
+    ),
     check("clocks.yaml", {"E-CLOCKS 10:55": "a small common multiple"}),
     check("other_backend.yaml", {"E-BACKEND 5:16": "add `torch: pkg.mod:Name`", "E-BACKEND 8:3": "another backend"}),
 )
