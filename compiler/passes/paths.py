@@ -36,7 +36,7 @@ def find_path(
     """
     if derivative.loss not in producers:
         return GradientPath(nodes=frozenset(), uses=frozenset())
-    reaching = _find_reaching(producers[derivative.loss], nodes, producers, inner)
+    reaching = find_reaching(producers[derivative.loss], nodes, producers, inner)
     # Targets that the loss reaches by other results of the nodes that make them, with these nodes.
     used = {use.value for name in reaching for use in nodes[name].uses if use.differentiable} | {derivative.loss}
     begun = frozenset(
@@ -58,7 +58,7 @@ def find_path(
     return GradientPath(nodes=members, uses=frozenset(uses | begun).union(*(path.uses for path in second)))
 
 
-def _find_reaching(
+def find_reaching(
     loss: str, nodes: Mapping[str, Instruction], producers: Mapping[str, str], inner: Mapping[str, GradientPath]
 ) -> dict[str, None]:
     """Return the nodes from which a differentiable path leads to the loss, the loss first."""

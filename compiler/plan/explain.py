@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from compiler.ir.cell import CellVersion
 from compiler.ir.diagnose import place_in
-from compiler.ir.instructions import Evaluate, Forward, Instruction, Random
+from compiler.ir.instructions import Instruction, Random
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.passes.decisions import explain_delay
-from compiler.passes.paths import find_paths
 from compiler.passes.policies import POLICIES, Policy
 from compiler.passes.schedule import is_update
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.formula import Lines
 from compiler.plan.left_out import find_absence
+from compiler.plan.stops import explain_stops
 from compiler.plan.text import cells_of, flags_of
 from compiler.plan.turns import describe_turns
 from graphspec.declare.library import RANDOMS
@@ -43,7 +42,6 @@ MEANINGS: Mapping[str, str] = {
     "verdict": "a write takes place only if the gradients of another update are finite",
 }
 """What the words of a plan mean: codes of decisions, and what orders two instructions."""
-NEEDLESS = "`stop` changes nothing here: no gradient would run through it without, either"
 
 
 def explain_op(plan: CompiledStep, op: str) -> str:
@@ -66,10 +64,9 @@ def explain_op(plan: CompiledStep, op: str) -> str:
                 numbers.setdefault(function, []).append(number)
                 sentences.append(_write_line(lines, instruction))
                 policy = POLICIES[plan.program.order]
-                parts = [graph.nodes[each.id] for each in lines.find(instruction)]
                 said = [*explain_node(graph, node, policy), *_explain_neighbours(graph, node)]
                 said += [_list_defaults(instruction)] if isinstance(instruction, Random) else []
-                said += [NEEDLESS] if any(_stops_nothing(graph, part) for part in parts) else []
+                said += explain_stops(graph, lines, instruction, declared)
                 sentences += [f"  {sentence}" for sentence in said]
         why = "" if sentences else find_absence(plan.spec, op, graph.mode)
         explained.setdefault(tuple(sentences) or (f"does not run{why and f': it {why}'}",), []).append(function)
@@ -149,20 +146,6 @@ def _list_defaults(draw: Random) -> str:
         f"{name} {value:g}" if isinstance(value, int | float) else f"{name} {value}" for name, value in options.items()
     )
     return f"{draw.distribution} with {', '.join(values)}" if options else draw.distribution
-
-
-def _stops_nothing(graph: StepGraph, node: Instruction) -> bool:
-    """Return whether a node is constant because the spec says `stop`, and lies on no path of a gradient without it."""
-    match node:
-        case Evaluate(differentiable=False) if node.function.builtin and node.function.name == "stop":
-            pass
-        case Forward(differentiable=False):
-            pass
-        case _:
-            return False
-    uses = tuple(replace(use, differentiable=True) for use in node.uses)
-    free = replace(graph, nodes={**graph.nodes, node.id: replace(node, uses=uses, differentiable=True)})
-    return not any(node.id in path.nodes for path in find_paths(free).paths.values())
 
 
 def _explain_neighbours(graph: StepGraph, node: Instruction) -> Iterator[str]:

@@ -10,7 +10,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="stop-ignored",
         says="Paths run through values that are constants for gradients.",
-        place="passes.paths:_find_reaching",
+        place="passes.paths:find_reaching",
         change=to.change_arguments(to.ignore_stop),
         killer="flags",
     ),
