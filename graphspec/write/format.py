@@ -35,7 +35,8 @@ def format_document(text: str, name: str) -> str:
         tree = sort_document(tree)
     head = "".join(f"{line}\n" for line in source.head)
     tail = "".join(f"{line}\n" for line in source.root.below)
-    formatted = f"{head}{lay_out(tree, dict(source.root.list_notes(tree)))}{tail}"
+    laid_out = lay_out(tree, dict(source.root.list_notes(tree)), [*source.root.list_bracketed()])
+    formatted = f"{head}{laid_out}{tail}"
     again = read_document(formatted, name=name).data
     if _describe(document.data) != _describe(again):
         raise AssertionError(f"the layout would change what {name} says")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -78,17 +78,21 @@ _BREAK = re.compile(r"(?<=\S) (?=\S)")
 _NO_NOTES: Mapping[Path, Note] = {}
 
 
-def lay_out(document: Mapping[str, Tree], notes: Mapping[Path, Note] = _NO_NOTES) -> str:
-    """Return a document as YAML, with the comments on its parts.
+def lay_out(
+    document: Mapping[str, Tree], notes: Mapping[Path, Note] = _NO_NOTES, bracketed: Collection[Path] = ()
+) -> str:
+    """Return a document as YAML, with the comments on its parts; ``bracketed``: what its author wrote between brackets.
 
-    Every op, model, input and data source begins on a line of its own. What fits on one line is written there, between
-    brackets. What does not, or has comments in it, is opened one level: each of its parts is on a line of its own, or
-    opened in turn; the fields of an op, and lists of names and numbers, continue in the next line instead.
+    Every op, model, input and data source begins on a line of its own, unless its section is bracketed. What fits on
+    one line is written there, between brackets. What does not, or has comments in it, is opened one level: each of its
+    parts is on a line of its own, or opened in turn; what is bracketed, the fields of an op, and lists of names and
+    numbers continue in the next line instead.
     """
     # An empty line alone is no comment.
     said = [path for path, note in notes.items() if note.after or note.below or any(note.before)]
     inner = {path[:length] for path in said for length in range(len(path))}
-    return "\n".join(_Writer(notes=notes, opened=inner).write_document(document)) + "\n"
+    kept = frozenset(bracketed).difference(inner)
+    return "\n".join(_Writer(notes=notes, opened=inner, bracketed=kept).write_document(document)) + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,25 +102,17 @@ class _Writer:
     notes: Mapping[Path, Note]
     opened: set[Path] = field(default_factory=set[Path])
     """What has comments on its parts."""
+    bracketed: frozenset[Path] = frozenset()
+    """What stays between brackets, over several lines if need be."""
 
     def write_document(self, document: Mapping[str, Tree]) -> Iterator[str]:
         """Yield the lines of a document."""
         for key, value in document.items():
-            if key not in OPENED or not isinstance(value, dict) or not value:
+            if key not in OPENED or not isinstance(value, dict) or not value or (key,) in self.bracketed:
                 yield from self._write_entry(key, value, "", (key,))
                 continue
-            lines = [f"{key}:"]
-            for name, item in value.items():
-                path = (key, name)
-                fields = item.items() if key == "ops" and isinstance(item, dict) and path not in self.opened else ()
-                parts = [f"{spell_scalar(field)}: {_flow(inner)}," for field, inner in fields if not _is_block(inner)]
-                # The fields of an op are between brackets, one after another, unless one of them is long itself.
-                if parts and len(parts) == len(fields) and max(map(len, parts)) + 2 * len(_INDENT) <= WIDTH:
-                    filled = list(_fill(f"{_INDENT}{spell_scalar(name)}: {{", parts, 2 * _INDENT, end="}"))
-                    lines.extend(self._annotate(filled, _INDENT, path, is_open=False))
-                else:
-                    lines.extend(self._write_entry(name, item, _INDENT, path))
-            yield from self._annotate(lines, "", (key,), is_open=True)
+            entries = self._write_entries(value, _INDENT, (key,))
+            yield from self._annotate([f"{key}:", *entries], "", (key,), is_open=True)
 
     def _annotate(self, lines: list[str], indent: str, path: Path, *, is_open: bool) -> Iterator[str]:
         """Yield the lines of a part with its comments; one on its own line is on the first, where others are below."""
@@ -148,16 +144,18 @@ class _Writer:
             yield f"{head} {flow}"
             return
         match value:
+            case dict() | list() if not is_open and self._is_filled(value, indent, path):
+                start, end = "{}" if isinstance(value, dict) else "[]"
+                yield from _fill(f"{head} {start}", _list_parts(value), indent, end=end)
             case dict():
                 yield head
                 yield from self._write_entries(value, indent, path)
-            case list() if not is_open and all(not isinstance(item, dict | list) for item in value):
-                yield from _fill(f"{head} [", [f"{_flow(item)}," for item in value], indent, end="]")
             case list():
                 yield head
                 for number, item in enumerate(value):
                     place = (*path, number)
                     is_long = place in self.opened or _is_block(item) or len(indent) + 2 + len(_flow(item)) > WIDTH
+                    is_long = is_long and not self._is_filled(item, indent + _INDENT, place)
                     if isinstance(item, dict) and item and is_long:
                         lines = list(self._write_entries(item, indent + _INDENT, place))
                         # A mapping begins on the line of the dash; a comment before its first part is before the item.
@@ -177,6 +175,20 @@ class _Writer:
                 yield f"{head} {_flow(value)}"
 
 
+    def _is_filled(self, value: Tree, indent: str, path: Path) -> bool:
+        """Return whether a long value stays between brackets, unless one of its parts is long itself.
+
+        The fields of an op do, and lists of names and numbers, however they are written.
+        """
+        if not isinstance(value, dict | list) or not value or path in self.opened or _is_block(value):
+            return False
+        if isinstance(value, list) and not any(isinstance(item, dict | list) for item in value):
+            return True
+        is_op = isinstance(value, dict) and path[0] == "ops" and len(path) == 2
+        longest = max(map(len, _list_parts(value))) + len(indent)
+        return (is_op or path in self.bracketed) and longest <= WIDTH
+
+
 def _is_block(value: Tree) -> bool:
     """Return whether a value has a text in it that takes several lines."""
     match value:
@@ -188,6 +200,13 @@ def _is_block(value: Tree) -> bool:
             return any(map(_is_block, value))
         case _:
             return False
+
+
+def _list_parts(value: dict[str, Tree] | list[Tree]) -> list[str]:
+    """Return what is between the brackets of a value, part by part."""
+    if isinstance(value, list):
+        return [f"{_flow(item)}," for item in value]
+    return [f"{spell_scalar(key)}: {_flow(item)}," for key, item in value.items()]
 
 
 def _fill(head: str, parts: list[str], indent: str, *, end: str = "") -> Iterator[str]:

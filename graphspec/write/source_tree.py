@@ -71,6 +71,14 @@ class Part:
                 yield (*path, name), Note(before=tuple(before), after=after, below=tuple(part.below))
             yield from part.list_notes(item, (*path, name))
 
+    def list_bracketed(self, path: Path = ()) -> Iterator[Path]:
+        """Yield the paths of the lists and mappings between brackets."""
+        for number, part in enumerate(self.parts):
+            place = (*path, number if part.key is None else part.key)
+            if part.in_brackets:
+                yield place
+            yield from part.list_bracketed(place)
+
     def lift_comment(self, tree: Tree) -> None:
         """Take the comment before the first part of an item of a list: it begins on the line of the item's dash."""
         if self.key is not None or not self.parts or not isinstance(tree, dict | list):

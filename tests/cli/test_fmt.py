@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from graphspec.write.format import format_document
 from runtime.cli import execute
 from tests.cli.specs import NAMES, SPECS
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = [path for path in SPECS if path.is_relative_to(ROOT / "examples")]
 LOOSE = """name: two   # its name
 graphspec: 1
 
@@ -29,8 +31,7 @@ ops:
 TIDY = """graphspec: 1
 name: two  # its name
 
-inputs:
-  x: {shape: [batch, 4]}
+inputs: {x: {shape: [batch, 4]}}
 models:
   net: {layers: [{linear: 3}], optimizer: sgd}
 ops:
@@ -117,6 +118,12 @@ def test_a_formatted_spec_does_not_differ(workdir, capsys, spec):
     told = capsys.readouterr().out
     assert "\ndeclared: nothing is different\n" in told
     assert told.endswith("\nthe schedule is the same: no instruction, decision or warning is different\n")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_no_example_becomes_longer(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(format_document(text, path.name).splitlines()) <= len(text.splitlines())
 
 
 def test_it_imports_neither_a_framework_nor_numpy(loose):

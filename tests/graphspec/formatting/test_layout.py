@@ -8,6 +8,7 @@ import pytest
 
 from graphspec.diagnostics import SpecError
 from graphspec.load import load
+from graphspec.read.source import read_document
 from graphspec.write.format import format_document
 from graphspec.write.render import render
 
@@ -23,15 +24,16 @@ def fmt(text: str) -> str:
     [
         ("name: a\ngraphspec: 1\n", "graphspec: 1\nname: a\n"),
         ("vars:\n    lr: 1E-3\n    width: 1_0\n", "vars: {lr: 1E-3, width: 1_0}\n"),
-        ("inputs: {x: {dtype: int64, shape: [4]}}\n", "inputs:\n  x: {shape: [4], dtype: int64}\n"),
+        ("inputs: {x: {dtype: int64, shape: [4]}}\n", "inputs: {x: {shape: [4], dtype: int64}}\n"),
+        ("inputs:\n  x:\n    dtype: int64\n    shape: [4]\n", "inputs:\n  x: {shape: [4], dtype: int64}\n"),
         ("ops:\n  y:\n    inputs: x\n    forward: net\n", "ops:\n  y: {forward: net, inputs: x}\n"),
-        ("ops: {s: {after: t, loss: l, update: n}}", "ops:\n  s: {update: n, loss: l, after: t}\n"),
-        ("ops: {m: {mode: eval, expr: 'a + b'}}", 'ops:\n  m: {expr: "a + b", mode: eval}\n'),
-        ("ops: {m: {args: {b: 1, a: 2}, call: f}}", "ops:\n  m: {call: f, args: {b: 1, a: 2}}\n"),
-        ("data: {t: {batch: 8, path: a.npz, source: npz}}", "data:\n  t: {source: npz, path: a.npz, batch: 8}\n"),
+        ("ops: {s: {after: t, loss: l, update: n}}", "ops: {s: {update: n, loss: l, after: t}}\n"),
+        ("ops: {m: {mode: eval, expr: 'a + b'}}", 'ops: {m: {expr: "a + b", mode: eval}}\n'),
+        ("ops: {m: {args: {b: 1, a: 2}, call: f}}", "ops: {m: {call: f, args: {b: 1, a: 2}}}\n"),
+        ("data: {t: {batch: 8, path: a.npz, source: npz}}", "data: {t: {source: npz, path: a.npz, batch: 8}}\n"),
         (
             "data: {train: {a: {batch: 8, source: digits}, mix: {a: 1}}}",
-            "data:\n  train: {a: {source: digits, batch: 8}, mix: {a: 1}}\n",
+            "data: {train: {a: {source: digits, batch: 8}, mix: {a: 1}}}\n",
         ),
         ("run: {log_every: 5, steps: 10}", "run: {steps: 10, log_every: 5}\n"),
         ("name: 'a b'\n", "name: a b\n"),
@@ -46,7 +48,7 @@ def fmt(text: str) -> str:
         ("ops:\n  a:\n    doc: |\n          one\n            two\n    call: f\n",
          "ops:\n  a:\n    call: f\n    doc: |\n      one\n        two\n"),
         ("ops: {a: {call: f}}\nnew: {b: 1}\nrun: {other: 1, steps: 2}\n",
-         "ops:\n  a: {call: f}\nrun: {steps: 2, other: 1}\nnew: {b: 1}\n"),
+         "ops: {a: {call: f}}\nrun: {steps: 2, other: 1}\nnew: {b: 1}\n"),
         ("{}", "{}"),
     ],
 )  # fmt: skip
@@ -78,7 +80,7 @@ def test_the_layout(written, expected):
         ("ops:\n  # first\n  a: {call: f}\n", "ops:\n  # first\n  a: {call: f}\n"),
         ("ops:  # all\n  a: {call: f}\n# end\n", "ops:  # all\n  a: {call: f}\n# end\n"),
         # A hash in a text is none.
-        ("ops: {a: {doc: 'a # b', call: f}}  # c\n", 'ops:  # c\n  a: {call: f, doc: "a # b"}\n'),
+        ("ops: {a: {doc: 'a # b', call: f}}  # c\n", 'ops: {a: {call: f, doc: "a # b"}}  # c\n'),
         ("ops:\n  a:\n    call: f\n    doc: >-  # why\n      a # b\n      c\n",
          "ops:\n  a:\n    call: f\n    doc: >-  # why\n      a # b\n      c\n"),
         # One empty line sets parts apart, where each has its own line.
@@ -93,6 +95,41 @@ def test_the_layout(written, expected):
 )  # fmt: skip
 def test_a_comment_stays_with_what_it_is_about(written, expected):
     assert fmt(written) == expected
+
+
+LONG = ", ".join(f"{{linear: {1000 + n}}}" for n in range(12))
+FIELDS = ", ".join(f"name_{n}: [{n}, {{deep: {n}}}]" for n in range(8))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"vars: {{{FIELDS}}}\n",
+        f"inputs: {{{FIELDS}}}\n",
+        f"models:\n  net: {{layers: [{LONG[:60]}}}], {FIELDS}}}\n",
+        f"models:\n  net:\n    layers: [{LONG}]\n    optimizer: sgd\n",
+        f"models:\n  net:\n    groups:\n      - {{match: a, {FIELDS}}}\n      - {{match: b}}\n",
+        f"ops:\n  a: {{call: f, args: {{a: 1}}, {FIELDS}}}\n",
+        f"data: {{train: {{a: 1}}, {FIELDS}}}  # all\n",
+    ],
+)
+def test_what_is_between_brackets_stays_there_in_as_few_lines_as_it_takes(text):
+    formatted = fmt(text)
+    assert read_document(formatted).data == read_document(text).data
+    assert "".join(formatted.split()) == "".join(text.split())  # nothing but spaces and breaks
+    lines = formatted.splitlines()
+    full = next(number for number, line in enumerate(lines) if len(line) > 90)
+    added = lines[full + 1].lstrip().partition("}, ")[0] + "},"  # the next part, which has no room any more
+    assert len(lines[full]) <= 120 < len(f"{lines[full]} {added}")
+
+
+def test_what_is_long_within_brackets_or_has_comments_there_is_opened():
+    deep = ", ".join(f"name_{n}: {n}" for n in range(14))
+    assert fmt(f"vars: {{a: {{{deep}}}, b: 1}}\n").splitlines()[:2] == [
+        "vars:",
+        f"  a: {{{deep[: deep.index(', name_9')]}, name_9: 9,",
+    ]
+    assert fmt("vars: {a: 1,  # one\n  b: 2}\n") == "vars:\n  a: 1  # one\n  b: 2\n"
 
 
 def test_lines_are_as_long_as_those_of_render():
