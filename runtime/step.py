@@ -220,7 +220,8 @@ class Step:
         The model itself has them: in every mode, and for whoever else holds the module. It gets its own back at the
         end, bit for bit, whether an error ends the statement or not. Buffers are the average's unless it ignores them.
         ``recompute``: batches of mode ``eval``, over which BatchNorm's statistics of the average are first computed
-        anew, as :meth:`recompute_buffers` does; the average keeps them.
+        anew, as :meth:`recompute_buffers` does; the average keeps them. Before the average is taken for the first time
+        the model keeps its own weights, as in an evaluation with `use: {eval: swap}`, and nothing is computed anew.
 
         Raises StepError: GS291 no such average, or one of a model that has another's weights already; GS292 as
         :meth:`recompute_buffers`. Inside, steps of modes that write models, and what reads or replaces the state, raise
@@ -238,7 +239,8 @@ class Step:
         self._require_whole()
         if op.ema in self._lent:
             raise self._refuse_lent(f"'{op.ema}' cannot take the weights of '{average}'", op.ema)
-        stands_in = op.use.eval == "swap" and average in self._built.engine.averaged()
+        is_taken, stands_in = average in self._built.engine.averaged(), op.use.eval == "swap"
+        recompute = recompute if is_taken else None
         if recompute is not None and stands_in:  # forwards call the average, whoever has its weights
             recompute_statistics(self, self._built.engine, op.target(average), recompute, "eval", None)
         buffers = recompute is not None or any(
@@ -248,7 +250,8 @@ class Step:
             for each in function.instructions
             if isinstance(each, Blend)
         )
-        give_back = self._built.engine.lend(op.ema, op.target(average), buffers=buffers)
+        source = op.target(average) if is_taken else op.ema  # a model that is lent its own weights keeps them
+        give_back = self._built.engine.lend(op.ema, source, buffers=buffers)
         self._lent[op.ema] = average
         self._intakes.clear()  # new ones refuse modes that write
         try:

@@ -232,7 +232,7 @@ class Engine(ABC):
 
     @abstractmethod
     def averaged(self) -> frozenset[str]:
-        """Return the averages that replace their models outside train mode: those that were taken at least once."""
+        """Return the averages that were taken at least once."""
 
     @abstractmethod
     def pack_model(self, model: str) -> PackedModel:

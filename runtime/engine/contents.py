@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol, SupportsInt, TypeVar, cast
 
+from compiler.ir.instructions import Blend
 from compiler.ir.program import ModeProgram
 from graphspec.diagnostics import Diagnostic
 from runtime.state import Array, Plain, Tree, find_arrays
@@ -134,8 +135,15 @@ class Holder(Protocol):
         ...
 
 
-def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None) -> Iterator[Item]:
-    """Yield the steps of every mode, what gates counted, and the averages that stand in for their models."""
+def find_averages(mode: ModeProgram, *, gated: bool) -> frozenset[str]:
+    """Return the averages of a mode that have gates, or those that are taken in every step."""
+    gates = {gate.op for gate in mode.gates}
+    blends = (each for function in mode.functions for each in function.instructions if isinstance(each, Blend))
+    return frozenset(each.op for each in blends if (each.op in gates) == gated)
+
+
+def clock_items(modes: Sequence[ModeProgram], clock: Clock, gates: Gates | None) -> Iterator[Item]:
+    """Yield the steps of every mode, what gates counted, and the averages that were taken."""
     for mode in modes:
         yield _count_item(("steps", mode.mode), clock.steps, mode.mode)
         for gate in mode.gates:
@@ -145,16 +153,18 @@ def clock_items(modes: Iterable[ModeProgram], clock: Clock, gates: Gates | None)
                 # Without it there is no telling how many updates were applied before, so that no state may lack it.
                 counted = _count_item(("gates", mode.mode, f"{gate.op}.applied"), gates.applied[mode.mode], gate.op)
                 yield replace(counted, optional=False)
-    if gates is not None and gates.watched:
-        watched = gates
+    averages = frozenset[str]().union(*(find_averages(mode, gated=True) for mode in modes))
+    if gates is not None and averages:
+        taken = gates.taken
 
         def write(ops: Tree) -> None:
-            """Set which averages replace their models."""
-            watched.averaged = watched.watched.intersection(cast("list[str]", ops))
+            """Set which averages were taken."""
+            taken.difference_update(averages)
+            taken.update(averages.intersection(cast("list[str]", ops)))
 
         def read() -> Tree:
-            """Return which averages replace their models."""
-            return [*sorted(watched.averaged)]
+            """Return which averages were taken."""
+            return [*sorted(averages & taken)]
 
         yield Item(path=("averaged",), kind="names", read=read, write=write, optional=True, fresh=[])
 

@@ -12,7 +12,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.codegen.resources import find_training_modes
 from runtime.engine.backend import Engine
-from runtime.engine.contents import Contents, Metric, Stepping
+from runtime.engine.contents import Contents, Metric, Stepping, find_averages
 from runtime.engine.errors import Framework, diagnose
 from runtime.engine.load import Loaded, has_begun
 from runtime.engine.restore import align_counts, read_state, restore_state
@@ -171,9 +171,11 @@ class ModuleEngine(Engine):
                 metric.reset()
 
     def averaged(self) -> frozenset[str]:
-        """Return the averages that stand in for their models outside train mode."""
-        gates = self.gates
-        return frozenset() if gates is None else frozenset(gates.averaged)
+        """Return the averages that were taken: those without a gate in every finished step of their mode."""
+        modes, gates = self.loaded.program.modes, self.gates
+        gated = frozenset[str]().union(*(find_averages(mode, gated=True) for mode in modes))
+        free = (find_averages(mode, gated=False) for mode in modes if self.steps(mode.mode))
+        return gated.intersection(() if gates is None else gates.taken).union(*free)
 
 
 @final

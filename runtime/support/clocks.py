@@ -74,8 +74,7 @@ class Gates:
         self.clock, self.gates, self.seed = clock, gates, seed
         self.counts = {mode: {gate.op: 0 for gate in listed} for mode, listed in gates.items()}
         self.applied = {mode: {gate.op: 0 for gate in listed if gate.counted} for mode, listed in gates.items()}
-        self.watched = {gate.op for listed in gates.values() for gate in listed if gate.clock == "averaged"}
-        self.averaged: set[str] = set()  # ops that have fired since the start, of those watched
+        self.taken: set[str] = set()  # ops that have fired since the start
         self.fired: dict[str, tuple[str, ...]] = {}  # in the last finished step, by mode
         self.found: tuple[dict[str, int], tuple[str, ...]] = {}, ()  # in the step that runs: counts, and what fires
         self.held: frozenset[str] = frozenset()  # ops that fire in the step that runs and leave everything as it is
@@ -87,7 +86,7 @@ class Gates:
         for gate in self.gates.get(mode, ()):
             if self.is_within(gate, dataset or "", fired, counts):
                 if gate.clock == "averaged":
-                    due = gate.op in self.averaged
+                    due = gate.op in self.taken
                 elif gate.clock == "steps":
                     due = (step - (gate.start or gate.every)) % gate.every == 0
                 elif gate.clock == "epochs":
@@ -120,7 +119,7 @@ class Gates:
             if gate.counted:
                 self.applied[mode][gate.op] += has_fired(gate.counted, took_place, gated)
         self.counts[mode], self.fired[mode] = counts, fired
-        self.averaged |= self.watched.intersection(fired) - self.held
+        self.taken.update(took_place)
 
     def hold(self, ops: frozenset[str]) -> None:
         """Say which ops of the step that runs do not take place after all."""

@@ -146,3 +146,33 @@ def test_a_name_that_is_no_average_and_a_second_one_are_refused(backend: str) ->
         step.averaged("averag").__enter__()
     with step.averaged("average"), pytest.raises(StepError, match=r"GS291.*'net' cannot take the weights of"):
         step.averaged("average").__enter__()
+
+
+@pytest.mark.parametrize("fields", ["start: 3", "every: 3", "into: other", "into: other, every: 3"])
+def test_before_its_first_time_a_statement_leaves_the_model_its_own_weights(fields: str, backend: str) -> None:
+    other = "  other: {layers: [{linear: 3}, batch_norm, {linear: 1}]}\nops:"
+    text = SPEC.replace("USE", fields).replace("BUFFERS", "copy").replace("ops:", other)
+    text = text.replace("forward: average", "forward: other") if "into" in fields else text
+    step = build_step(text, backend)
+    first = 1 if fields == "into: other" else 3  # the step in which it is taken for the first time
+    for taken in range(first + 1):
+        restored = build_step(text, backend)
+        restored.restore(step.state())
+        for each in (step, restored):
+            before, (own, named) = bits(each), evaluate(each)
+            with each.averaged("average"):
+                found = evaluate(each)[0]
+                with pytest.raises(StepError, match="GS291"):
+                    each(BATCH)
+            assert np.allclose(found, named if taken == first else own, rtol=1e-12, atol=0)
+            assert bits(each) == before
+        assert taken in (0, first) or not np.allclose(own, named)
+        step(BATCH)
+
+
+def test_before_its_first_time_no_statistics_are_computed_anew(backend: str) -> None:
+    step = make(backend, "start: 3")
+    before = bits(step)
+    with step.averaged("average", recompute=[BATCH]):
+        assert bits(step) == before
+    assert bits(step) == before
