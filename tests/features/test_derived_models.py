@@ -354,6 +354,31 @@ def test_a_keras_model_runs_with_other_weights_and_keeps_its_statistics(normed: 
     compare(KERAS.replace("NORMED", normed).replace("ORDER", str(order)), "tensorflow", outer)
 
 
+@pytest.mark.parametrize(("layer", "order"), [("lstm: {size: 3, bidirectional: true}", 1), ("gru: 3", 2)])
+def test_recurrent_layers_run_with_other_weights(backend: str, layer: str, order: int) -> None:
+    from torch.func import functional_call, grad
+
+    made, both = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[layer[: layer.index(":")]], "bidirectional" in layer
+    module = made(1, 3, bidirectional=both, batch_first=True).double()
+
+    def call(w: Weights, x: torch.Tensor) -> torch.Tensor:
+        inner = {name.removeprefix("1."): each for name, each in w.items() if name.startswith("1.")}
+        states, _ = functional_call(module, inner, x[..., None])
+        return states.flatten(1) @ w["3.weight"].T + w["3.bias"]
+
+    def outer(models: dict[str, Weights], batch: Mapping[str, torch.Tensor]) -> None:
+        def judge(w: Weights) -> torch.Tensor:
+            """Return the outer loss."""
+            slope = grad(lambda v: F.mse_loss(call(v, batch["x"]), batch["y"]))(w)
+            fast = {name: w[name] - 0.3 * (slope[name].detach() if order == 1 else slope[name]) for name in w}
+            return F.mse_loss(call(fast, batch["qx"]), batch["qy"])
+
+        descend(models["net"], grad(judge)(models["net"]))
+
+    net = f"{{layers: [{{reshape: [2, 1]}}, {{{layer}}}, flatten, {{linear: 1}}], optimizer: {{name: sgd, lr: 0.1}}}}"
+    compare(write_maml(1, order).replace(NET, net), backend, outer)
+
+
 REFUSED_CLASS = """
 graphspec: 1
 name: refused

@@ -96,20 +96,19 @@ class Recurrent(Layer):
     def __init__(self, input_size: int, hidden_size: int, bidirectional: bool = False, last: bool = False) -> None:
         super().__init__()
         self.features, self.size, self.both, self.last = input_size, hidden_size, bidirectional, last
-        self.directions: Any = ()
 
     def make(self, path: str, dtype: tf.DType) -> None:
         """Make the weights of the input and of the state with their offsets, for each direction."""
         rows = self.gates * self.size
-        shapes = {
-            "weight_ih": (rows, self.features),
-            "weight_hh": (rows, self.size),
-            "bias_ih": (rows,),
-            "bias_hh": (rows,),
-        }
-        for suffix in ("", "_reverse")[: 1 + self.both]:
-            made = tuple(self.add(path, f"{name}_l0{suffix}", shape, dtype) for name, shape in shapes.items())
-            self.directions = (*self.directions, made)
+        shapes = ((rows, self.features), (rows, self.size), (rows,), (rows,))
+        for names in self.directions():
+            for name, shape in zip(names, shapes, strict=True):
+                setattr(self, name, self.add(path, name, shape, dtype))  # a derived model puts its own in its place
+
+    def directions(self) -> list[tuple[str, ...]]:
+        """Return the names of the weights of each direction: of the input and of the state, and their offsets."""
+        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        return [tuple(f"{kind}_l0{suffix}" for kind in kinds) for suffix in ("", "_reverse")[: 1 + self.both]]
 
     def advance(self, states: Any, given: tf.Tensor, hidden: tf.Tensor) -> Any:
         """Return the states after one more position, the one that is seen first.
@@ -122,7 +121,8 @@ class Recurrent(Layer):
         """Return the states of all positions, or the final ones."""
         every, final = [], []
         zeros = tf.zeros((tf.shape(x)[0], self.size), x.dtype)
-        for index, (from_input, from_state, offset, other) in enumerate(self.directions):
+        for index, names in enumerate(self.directions()):
+            from_input, from_state, offset, other = (getattr(self, name) for name in names)
             given = tf.transpose(tf.matmul(x, from_input, transpose_b=True) + offset, (1, 0, 2))
             given = tf.reverse(given, [0]) if index else given
 
