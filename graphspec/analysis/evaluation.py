@@ -28,6 +28,11 @@ def find_eval_dataset(spec: GraphSpec) -> str | None:
     return None if spec.run.eval is None else spec.run.eval.dataset
 
 
+def find_eval_mode(spec: GraphSpec) -> ModeName:
+    """Return the mode in which a run is evaluated."""
+    return "eval" if spec.run.eval is None else spec.run.eval.mode
+
+
 def find_recomputed(spec: GraphSpec) -> Mapping[str, str]:
     """Return the averages whose statistics are computed anew before every evaluation, each with its set of data."""
     averages = ((name, op.use.recompute_buffers) for name, op in spec.ops.items() if isinstance(op, EmaOp))
@@ -67,7 +72,7 @@ def find_role_modes(spec: GraphSpec, role: str) -> frozenset[ModeName]:
     if role == "train":
         modes.append("train")
     if role in find_recomputed(spec).values() or (role != "train" and (shown is None or role == find_role(spec))):
-        modes.append("eval" if spec.run.eval is None else spec.run.eval.mode)
+        modes.append(find_eval_mode(spec))
     return frozenset(modes)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from graphspec.analysis.datasets import UNNAMED, find_datasets, find_declared, find_places
 from graphspec.analysis.evaluation import (
+    find_eval_mode,
     find_goal,
     find_image_mode,
     find_recomputed,
@@ -157,7 +158,7 @@ def check_evaluation(scope: RuleContext) -> Iterator[Diagnostic]:
 
 def check_recomputed(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check that averages whose statistics are computed anew have a set of data, and are called in evaluations."""
-    spec, mode = scope.spec, "eval" if scope.spec.run.eval is None else scope.spec.run.eval.mode
+    spec, mode = scope.spec, find_eval_mode(scope.spec)
     reaches = find_reaches(spec.ops)
     called = {op.forward for name, op in spec.ops.items() if isinstance(op, ForwardOp) and mode in reaches[name].modes}
     for name, role in find_recomputed(spec).items():

@@ -191,6 +191,7 @@ def export(
     from runtime.train.reopen import reopen_run
 
     opened = reopen_run(run, choice=checkpoint, device=device, allow=allow or (), recalls=True)
+    recomputed = opened.recompute_statistics()
     exported = opened.step.export(
         run / "export" if out is None else out,
         format=format.value,
@@ -204,6 +205,8 @@ def export(
     for name, model in exported.models.items():
         owner = "" if model.source == name else f" of {model.source}, which stands in for {name}"
         others = {each.target(op): each for op, each in opened.spec.ops.items() if isinstance(each, EmaOp)}
+        is_read = model.source in recomputed and (model.source != name or others[name].use.eval == "separate")
+        owner += ", its statistics computed anew" if is_read else ""
         apart = [target for target, each in others.items() if each.ema == name and model.source == name]
         owner += f" as trained; {', '.join(apart)} {'does' if len(apart) == 1 else 'do'} not stand in" if apart else ""
         say(f"  {model.file:{width}}  {counted(len(model.packed.tensors), 'tensor')}{owner}")

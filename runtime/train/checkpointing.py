@@ -107,6 +107,15 @@ def find_best(checkpoint: Checkpoint) -> int | None:
             return None
 
 
+def was_evaluated(checkpoint: Checkpoint) -> bool:
+    """Return whether the run had evaluated at the step of a checkpoint when it was written."""
+    match checkpoint.sections.get("loop"):
+        case {"step": int() as step, "evaluated": int() as evaluated}:
+            return step == evaluated
+        case _:
+            return False
+
+
 def _section(checkpoint: Checkpoint, name: str) -> dict[str, Plain]:
     """Return a section of a checkpoint, which must be a mapping."""
     section = checkpoint.sections.get(name)

@@ -80,13 +80,8 @@ class Evaluation:
 
         None where an interrupt requested the end before the last batch.
         """
-        self.step.reset(self.mode)
-        for average, feed in self.recomputed.items():
-            batches = _until(interrupt, feed.one_pass())
-            self.step.recompute_buffers(average, batches, mode=self.mode, dataset=self.dataset)
-            if interrupt is not None and interrupt.requested:
-                return None
-            self.step.reset(self.mode)
+        if not recompute(self.step, self.recomputed, self.mode, self.dataset, interrupt):
+            return None
         means: dict[str, Mean] = {}
         figures: dict[str, float] = {}
         for batch in self.feed.one_pass():
@@ -100,6 +95,26 @@ class Evaluation:
                 mean = means.setdefault(name, Mean())
                 figures[name] = value if name in self.metrics else mean.add(value, rows)
         return figures
+
+
+def recompute(
+    step: Driven,
+    averages: Mapping[str, AnyFeed],
+    mode: str,
+    dataset: str | None = None,
+    interrupt: Interrupt | None = None,
+) -> bool:
+    """Compute the statistics of averages anew, each in one pass over its data; the mode starts anew.
+
+    Returns whether all passes were whole: an interrupt ends one early.
+    """
+    step.reset(mode)
+    for average, feed in averages.items():
+        step.recompute_buffers(average, _until(interrupt, feed.one_pass()), mode=mode, dataset=dataset)
+        if interrupt is not None and interrupt.requested:
+            return False
+        step.reset(mode)
+    return True
 
 
 def _until(interrupt: Interrupt | None, batches: Iterable[Batch]) -> Iterator[Batch]:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler.timing.units import Pace
-from graphspec.analysis.evaluation import find_eval_dataset, find_recomputed, find_role
+from graphspec.analysis.evaluation import find_eval_dataset, find_eval_mode, find_recomputed, find_role
 from graphspec.declare.graph import GraphSpec
+from graphspec.diagnostics import SpecError
 from graphspec.load import load
 from runtime.api import build
 from runtime.checkpoints import Store, read_checkpoint
-from runtime.data import open_feed, replace_source
+from runtime.data import AnyFeed, open_feed, replace_source
 from runtime.engine.imports import importable
 from runtime.folder import CHECKPOINTS
 from runtime.problems import problem
 from runtime.train.allowed import recall, require_all_allowed
-from runtime.train.checkpointing import find_best, find_state
-from runtime.train.evaluate import Evaluation
+from runtime.train.checkpointing import find_best, find_state, was_evaluated
+from runtime.train.evaluate import Evaluation, recompute
 from runtime.train.run_folder import Record, name_spec, read_record
 
 if TYPE_CHECKING:
@@ -40,6 +41,39 @@ class Reopened:
     """The folder of the run's spec, where relative paths start."""
     allow: tuple[str, ...]
     """The packages that may be imported."""
+    is_evaluated: bool
+    """The run evaluated at the step of the checkpoint, so that statistics of averages are of these weights."""
+
+    def open(self, spec: GraphSpec, role: str) -> AnyFeed:
+        """Return a set of data that evaluations take batches of."""
+        return open_feed(
+            spec,
+            role,
+            seed=self.record.seed,
+            allow=self.allow,
+            directory=self.directory,
+            dataset=None if role == "train" else find_eval_dataset(spec),  # training batches carry their own
+        )
+
+    def recompute_statistics(self) -> tuple[str, ...]:
+        """Compute the statistics of averages anew where no evaluation of the run did; return the averages.
+
+        Raises SpecError: what opening their data raises, with a note that says what it is for.
+        """
+        averages = find_recomputed(self.spec)
+        if self.is_evaluated or not averages:
+            return ()
+        try:
+            with importable(self.directory):
+                opened = {average: self.open(self.spec, role) for average, role in averages.items()}
+                recompute(self.step, opened, find_eval_mode(self.spec), find_eval_dataset(self.spec))
+        except SpecError as error:
+            needs = f"{', '.join(averages)} needs this data: the run did not evaluate at {self.path.name}"
+            why = "and so computed no statistics of BatchNorm there"
+            notes = (f"{needs}, {why}; `--checkpoint` names a step at which it did",)
+            problems = [replace(each, notes=(*each.notes, *notes)) for each in error.diagnostics]
+            raise SpecError(problems, error.texts) from None
+        return tuple(averages)
 
 
 def reopen_run(
@@ -79,7 +113,15 @@ def reopen_run(
         require_all_allowed(spec, find_roles(spec), allowed, lambda: plan.program)
         step = build(plan, device=device, seed=record.seed, allow=allowed, jit_compile=jit_compile, weights=False)
     step.restore(find_state(checkpoint))
-    return Reopened(record=record, spec=spec, path=path, step=step, directory=source.parent, allow=allowed)
+    return Reopened(
+        record=record,
+        spec=spec,
+        path=path,
+        step=step,
+        directory=source.parent,
+        allow=allowed,
+        is_evaluated=was_evaluated(checkpoint),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +168,6 @@ def evaluate_run(question: Question) -> Answer:
         recalls=True,
         jit_compile=question.jit_compile,
     )
-    mode = "eval" if run.spec.run.eval is None else run.spec.run.eval.mode
     spec, role = run.spec, find_role(run.spec)
     if question.data in spec.data:
         role = question.data
@@ -134,18 +175,9 @@ def evaluate_run(question: Question) -> Answer:
         spec = replace_source(spec, role, Path(question.data).absolute())
     averages = find_recomputed(spec)
     with importable(run.directory):
-        opened = {
-            name: open_feed(
-                spec,
-                name,
-                seed=run.record.seed,
-                allow=run.allow,
-                directory=run.directory,
-                dataset=None if name == "train" else find_eval_dataset(spec),  # training batches carry their own
-            )
-            for name in (role, *averages.values())
-        }
+        opened = {name: run.open(spec, name) for name in (role, *averages.values())}
         recomputed = {average: opened[name] for average, name in averages.items()}
+        mode = find_eval_mode(spec)
         figures = Evaluation.of(spec, run.step, opened[role], mode, recomputed).run()
     if not figures:
         help = f"add `metric` ops, or name values that mode {mode} computes in `outputs`"

@@ -221,6 +221,40 @@ def test_a_run_evaluates_exports_and_resumes_with_them(workdir, backend: str) ->
     assert rows[-1]["eval/error"] == pytest.approx(evaluate("whole"), rel=1e-9)
 
 
+@pytest.mark.parametrize("fields", [SWAP, SEPARATE])
+def test_an_export_of_a_checkpoint_that_was_not_evaluated_computes_them(workdir, capsys, backend: str, fields) -> None:
+    for path, size in (("train.npz", 32), ("test.npz", 10)):
+        rows = np.random.default_rng(size).normal(1, 2, (size, 4)).astype("float32")
+        np.savez(path, x=rows[:, :3], y=rows[:, 3:])
+    Path("stood.yaml").write_text(make_text(fields).replace("every: 3 steps, keep", "every: 2 steps, keep"))
+    assert execute(["run", "stood.yaml", "--plain", "--backend", backend, "--out", "whole"]) == 0
+    export = ["export", "whole", "--format", "weights", "--checkpoint"]  # evaluated at 3 and 6, saved at 2, 4 and 6
+    with np.load("train.npz") as rows:
+        batches = [{"x": rows["x"][k : k + 8].astype("float64")} for k in range(0, 32, 8)]
+    name = "net" if fields == SWAP else "average"
+    for step in ("4", "6"):
+        assert execute([*export, step]) == 0
+        anew = f"  {name}.safetensors .*, its statistics computed anew"
+        assert bool(re.search(anew, capsys.readouterr().out)) == (step == "4")
+        values = {key: value.astype("float64") for key, value in load_file(f"whole/export/{name}.safetensors").items()}
+        for key, value in expect(values, batches).items():
+            assert np.allclose(values[key], value, rtol=1e-4, atol=1e-5), key
+    kept = load_file("whole/checkpoints/step-4/state.safetensors")["models.average.1.running_mean"]
+    assert not np.allclose(kept, expect_of_kept(4, batches), rtol=0.01)  # those in the checkpoint are of step 3
+    Path("train.npz").unlink()
+    assert execute([*export, "6"]) == 0
+    assert execute([*export, "4"]) == 1
+    said = capsys.readouterr().err
+    assert "average needs this data: the run did not evaluate at step-4" in said
+
+
+def expect_of_kept(step: int, batches) -> np.ndarray:
+    """Return the statistics of the first layer that belong to the weights of a checkpoint."""
+    state = load_file(f"whole/checkpoints/step-{step}/state.safetensors")
+    values = {key.removeprefix("models.average."): v.astype("float64") for key, v in state.items() if "average" in key}
+    return expect(values, batches)["1.running_mean"]
+
+
 def evaluate(run: str) -> float:
     """Return the figure of `stepgraph eval`."""
     from runtime.train.reopen import Question, evaluate_run
