@@ -117,7 +117,10 @@ def find_unordered_problems(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagn
         if cell.kind != "optimizer" and is_order_only:
             pairs.setdefault((first, second), cell)
     for (first, second), cell in pairs.items():
-        place, order = graph.nodes[first].place, f"write `after: {first}` on '{second}'"
+        inside, _, local = first.rpartition(".")  # within a block its ops call each other by their own names
+        are_inside = bool(inside) and second.startswith(f"{inside}.")
+        named = (local, second.removeprefix(f"{inside}.")) if are_inside else (first, second)
+        place, order = graph.nodes[first].place, f"write `after: {named[0]}` on '{named[1]}'"
         yield Diagnostic(
             code="E-UNORDERED-WRITES",
             message=f"'{first}' and '{second}' both write {cell} in one step, and nothing says which comes first",

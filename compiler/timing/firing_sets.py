@@ -114,7 +114,9 @@ class _Walk:
         decided = [gate for gate in gates if gate.op not in undecided]
         period = find_period(decided)
         if period > LONGEST_PERIOD:
-            raise ValueError(f"the clocks of {', '.join(gate.op for gate in gates)} only repeat after {period} steps")
+            slow, most = ", ".join(gate.op for gate in decided if gate.every > 1), _bound(gates) * len(always)
+            sets = f"up to {most:,} functions would be made, one for every set of ops that fire together"
+            raise ValueError(f"the clocks of {slow} only repeat after {period:,} steps; {sets}")
         alike: dict[Gate, list[str]] = {}  # undecided gates that count the same steps are due together
         for gate in gates:
             if gate.op in undecided:
@@ -218,6 +220,15 @@ class _Walk:
             step >= self.opens[op] if is_due else step < self.opens[op] or step >= self.closes.get(op, 1)
             for op, is_due in due.items()
         )
+
+
+def _bound(gates: Sequence[Gate]) -> int:
+    """Return how many sets of gates can be open together at most: what only follows is open with what it follows."""
+    timed = (gate for gate in gates if not gate.draw)
+    free = {replace(gate, op="", follows=()) if gate.clock == "steps" else gate for gate in timed}
+    plain = Gate(op="", clock="writes")
+    clocks = [gate for gate in free if replace(gate, op="", follows=()) != plain]
+    return 2 ** len(clocks) * math.prod(map(len, find_draws(gates).values()))
 
 
 def _cut(begin: int, end: int | None, cuts: Sequence[int]) -> Iterator[tuple[int, int | None]]:

@@ -384,7 +384,8 @@ class _Binder:
         given = {key: each for key, each in scope.given.items() if self._is_held(key, name, scope.use)}
         for use in find_outer(scope.use):
             if isinstance(repeat := self._scopes[use.name].op, RepeatOp) and op.kind in KINDS:
-                for message, path, help in check_repeated(name, parse_op({**given, **data}) or op):
+                written = use.name.split(".")[-2], name.rpartition(".")[2]  # 'r' and 'e' of 'r.1.e'
+                for message, path, help in check_repeated(written[1], written[0], parse_op({**given, **data}) or op):
                     self._report("GS069", message, ("ops", name, *path), help=help)
                 data = self._repeat(name, data, use, repeat)
         for key, value in given.items():
@@ -469,7 +470,7 @@ class _Binder:
         if op.batch != "split" or not draws_rows(data):
             return data
         if data["random"] == "permutation":
-            message = f"'{name}' permutes the rows of the batch, of which an iteration has a part"
+            message = f"'{name.rpartition('.')[2]}' permutes the rows of the batch, of which an iteration has a part"
             self._report("GS069", message, ("ops", name, "random"), help="draw it outside, or write `batch: reuse`")
         of, short = use.of.name, name.removeprefix(f"{use.name}.")
         whole, names = f"{of}.whole.{short}", [f"{of}.{number}.{short}" for number in range(1, op.most + 1)]

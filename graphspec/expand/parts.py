@@ -68,38 +68,43 @@ def draws_rows(op: Mapping[str, Plain]) -> bool:
     return isinstance(shape, list) and BATCH in shape
 
 
-def check_repeated(name: str, op: OpBase) -> Iterator[tuple[str, Path, str]]:
-    """Yield what an op cannot be in an iteration: the message, the field, and the remedy."""
+def check_repeated(name: str, repeat: str, op: OpBase) -> Iterator[tuple[str, Path, str]]:
+    """Yield what an op cannot be in an iteration of a `repeat`: the message, the field, and the remedy.
+
+    The names are those that the user wrote.
+    """
     if isinstance(op, UpdateOp) and op.optimizer is not None:
-        message = f"every iteration of '{name}' would have an optimizer of its own"
+        message = f"every iteration of '{repeat}' would have an optimizer of its own for '{name}'"
         yield message, ("optimizer",), "declare it on the model: all iterations then share its slots and its count"
     if isinstance(op, EmaOp):
-        yield from _check_average(name, op)
+        yield from _check_average(name, repeat, op)
     if isinstance(op, EmaOp | CopyOp) and not isinstance(op.every, str) and op.every not in (None, 1):
-        message = f"`every: {op.every}` of '{name}' counts iterations, which this version does not"
+        message = f"`every: {op.every}` of '{name}' counts iterations of '{repeat}', which this version does not"
         yield message, ("every",), "leave it out, or put the op outside, where it runs once per step"
 
 
-def _check_average(name: str, op: EmaOp) -> Iterator[tuple[str, Path, str]]:
+def _check_average(name: str, repeat: str, op: EmaOp) -> Iterator[tuple[str, Path, str]]:
     """Yield what an average cannot be in an iteration: what it counts, each iteration would count by itself."""
     outside = "put the op outside, where it runs once per step"
     if op.into is None:
-        message = f"every iteration of '{name}' would keep an average of its own"
+        message = f"every iteration of '{repeat}' would keep an average '{name}' of its own"
         yield message, ("ema",), "write `into` with a model that all iterations write"
     if op.halving is not None and op.halving.unit != "updates":
         path: Path = ("half_life",) if op.half_life is not None else ("decay", "half_life")
-        message = f"'{name}' runs several times in a step, and a half-life in anything but updates is not clear"
+        message = (
+            f"'{repeat}' runs '{name}' several times in a step, and a half-life in anything but updates is not clear"
+        )
         yield message, path, "count updates: `half_life: 500 updates`"
     if op.formula is not None:
-        message = f"every iteration of '{name}' would count writes of its own, on which its decay depends"
+        message = f"every iteration of '{repeat}' would count writes of its own, on which the decay of '{name}' depends"
         yield message, ("decay",), f"write a number or a schedule, or {outside}"
     if op.beginning != "initial":
-        message = f"every iteration of '{name}' would begin the average anew"
+        message = f"every iteration of '{repeat}' would begin the average '{name}' anew"
         yield message, ("start",) if op.init is None else ("init",), f"write `init: initial`, or {outside}"
     back = op.use.write_back
     if back is not None and back.every > 1:
-        message = f"`write_back` of '{name}' counts iterations, which this version does not"
+        message = f"`write_back` of '{name}' counts iterations of '{repeat}', which this version does not"
         yield message, ("use", "write_back", "every"), f"write `every: 1`, or {outside}"
     if op.use.eval == "swap":
-        message = f"'{name}' would stand in for its source once for every iteration"
+        message = f"'{name}' would stand in for its source once for every iteration of '{repeat}'"
         yield message, ("use", "eval"), "put the average outside, or evaluate it with a forward of its own"

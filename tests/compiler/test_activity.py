@@ -161,7 +161,29 @@ def test_a_value_used_in_steps_in_which_its_op_does_not_fire_is_an_error():
 
 
 def test_clocks_that_hardly_ever_repeat_are_refused():
-    assert codes(TWO.replace("CLOCK_A", "every: 9973").replace("CLOCK_B", "every: 9967")) == ["E-CLOCKS"]
+    (found,) = problems(TWO.replace("CLOCK_A", "every: 9973").replace("CLOCK_B", "every: 9967"))
+    assert found.code == "E-CLOCKS"
+    assert found.message.startswith(
+        "the clocks of step_a, step_b only repeat after 99,400,891 steps; up to 4 functions"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gates", "most"),
+    [
+        ((Gate(op="a", every=2), Gate(op="b", every=3)), 4),
+        ((Gate(op="a", every=2), Gate(op="b", every=2)), 2),
+        ((Gate(op="a", every=2), Gate(op="b", clock="writes", follows=(("a",),)), Gate(op="c", every=3)), 4),
+        ((Gate(op="a", every=2), *(Gate(op=n, draw="d", low=k / 3, high=(k + 1) / 3) for k, n in enumerate("xyz"))), 6),
+    ],
+)
+def test_as_many_functions_as_the_message_says(monkeypatch, gates, most):
+    """Where no clock excludes another, the bound is the number of sets that are found."""
+    found = enumerate_patterns(gates, frozenset())
+    assert len(found) == most
+    monkeypatch.setattr("compiler.timing.firing_sets.LONGEST_PERIOD", 1)
+    with pytest.raises(ValueError, match=f"up to {most} functions"):
+        enumerate_patterns(gates, frozenset())
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from compiler import compile_step
+from graphspec import SpecError, load
 from runtime import Step, StepError
 from tests.features.steps import build_step, set_weights, weights
 
@@ -423,3 +425,26 @@ outputs: [again, last]
     for batch in rows(3):
         one, other = ({name: step.numpy(value) for name, value in step({"x": batch["x"]}).items()} for step in found)
         assert all(one[name].tobytes() == other[name].tobytes() for name in ("again", "last"))
+
+
+def test_an_order_within_an_iteration_is_written_with_the_names_in_it() -> None:
+    text = """
+graphspec: 1
+name: ordered
+inputs: {x: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.1}}}
+ops:
+  passes:
+    repeat: 2
+    ops:
+      out: {forward: net, inputs: x}
+      loss: {loss: mse, inputs: [out, x]}
+      one: {update: net, loss: loss}
+      other: {update: net, loss: loss}
+"""
+    with pytest.raises(SpecError) as raised:
+        compile_step(load(text))
+    (found,) = raised.value.diagnostics
+    assert found.code == "E-UNORDERED-WRITES"
+    assert "write `after: one` on 'other'" in found.help
+    compile_step(load(text.replace("other: {update: net, loss: loss}", "other: {update: net, loss: loss, after: one}")))

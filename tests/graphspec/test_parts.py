@@ -211,6 +211,16 @@ def test_a_message_is_about_the_op_and_names_the_iteration_and_each_problem_once
     assert found == ("GS104", "y", ("alternative 1 of 'a' at <text>:10:3",))
 
 
+def test_a_message_has_the_names_that_were_written():
+    average = "ops: {b: {ema: net, decay: 0.9}}"
+    for ops, part in (
+        (f"  a: {{repeat: 3, {average}}}", "a"),
+        (f"  o: {{repeat: 2, ops: {{a: {{sometimes: 0.5, {average}}}}}}}", "o"),
+    ):
+        with pytest.raises(SpecError, match=f"every iteration of '{part}' would keep an average 'b' of its own"):
+            load(f"{HEAD}{ops}")
+
+
 PLAYERS = """
 graphspec: 1
 name: players
