@@ -10,6 +10,7 @@ import pytest
 from compiler import Pace, compile_step
 from graphspec import SpecError, load
 from tests.features.averages import SPEC, follow, make, read
+from tests.features.steps import build_step
 
 pytestmark = pytest.mark.row("E2")
 
@@ -74,3 +75,51 @@ def test_a_formula_over_an_unknown_number_of_writes_is_refused() -> None:
     text = text.replace("FIELDS", "decay: {kind: tf, max: 0.9}, every: more")
     with pytest.raises(SpecError, match=r"E-INTERVAL"):
         compile_step(load(text))
+
+
+PARTIAL = """
+graphspec: 1
+name: partial
+inputs: {x: {shape: [batch, 2]}}
+models:
+  w: {parameter: {shape: [2], init: 0.0}, optimizer: {name: sgd, lr: 1.0}}
+  a: {parameter: {shape: [2], init: 0.0}}
+  b: {parameter: {shape: [2], init: 0.0}}
+  c: {parameter: {shape: [2], init: 0.0}}
+  d: {parameter: {shape: [2], init: 0.0}}
+ops:
+  value: {forward: w}
+  slope: {call: neg, inputs: value}
+  loss: {call: sum, inputs: slope}
+  step: {update: w, loss: loss}
+"""
+AVERAGES = {
+    "every": "{ema: w, into: a, decay: 0.9, every: 2}",
+    "half": "{ema: w, into: b, half_life: 3 updates, every: 2}",
+    "start": "{ema: w, into: c, decay: 0.9, start: 10 updates}",
+    "mean": "{ema: w, into: d, decay: {kind: uniform}}",
+}
+SOMETIMES = "  part:\n    sometimes: 0.5\n    ops:\n" + "".join(f"      {n}: {each}\n" for n, each in AVERAGES.items())
+DATASET = "".join(f"  {n}: {each[:-1]}, dataset: one}}\n" for n, each in AVERAGES.items())
+DATASET += "data: {train: {one: {source: npz, path: x.npz, batch: 4}, two: {source: npz, path: x.npz, batch: 4}}}\n"
+
+
+@pytest.mark.parametrize("part", [SOMETIMES, DATASET], ids=["sometimes", "dataset"])
+def test_an_average_that_runs_in_some_steps_counts_the_writes_in_these(part: str, backend: str) -> None:
+    """Only a `start` is a time of the run: it counts all updates of the source."""
+    step, batch, steps = build_step(PARTIAL + part, backend), {"x": np.zeros((4, 2))}, range(1, 21)
+    mine: list[int] = []  # the steps in which the averages run
+    for t in steps:
+        step(batch, dataset=("two", "one", "one")[t % 3] if part == DATASET else None)
+        mine += [t] if any(op.endswith("mean") for op in step.report.fired) else []
+    assert mine == [t for t in steps if t % 3] if part == DATASET else 4 < len(mine) < 16
+    begun = [t for t in mine if t >= 10]
+    assert begun != mine
+    expected = {
+        "a": held([(t, 0.9) for t in mine[1::2]], 20)[-1],
+        "b": held([(t, 2 ** (-2 / 3)) for t in mine[1::2]], 20)[-1],
+        "c": held([(t, 0.9 if n else 0.0) for n, t in enumerate(begun)], 20)[-1],
+        "d": np.mean(mine),
+    }
+    for name, value in expected.items():
+        assert np.isclose(read(step, name), value, rtol=1e-12, atol=0), name
