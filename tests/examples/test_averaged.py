@@ -12,17 +12,19 @@ import pytest
 from compiler import compile_step
 from graphspec import load
 from runtime import build
+from tests.conformance.scenario import BACKENDS
 
 pytestmark = pytest.mark.needs("torch")
 EXAMPLES = Path(__file__).parents[2] / "examples"
+on_each = pytest.mark.parametrize("backend", BACKENDS)
 RANDOM = np.random.default_rng(8)
 BATCHES = [{"image": RANDOM.uniform(-1, 1, (8, 1, 8, 8)), "label": RANDOM.integers(0, 10, 8)} for _ in range(10)]
 
 
-def make(name: str, *settings: str):
+def make(name: str, *settings: str, backend: str = "torch"):
     """Return the step of an example in float64."""
     spec = load(EXAMPLES / name / f"{name}.yaml", settings)
-    return build(compile_step(spec), device="cpu", dtype="float64")
+    return build(compile_step(spec, backend), device="cpu", dtype="float64")
 
 
 def of(step, model: str) -> dict[str, np.ndarray]:
@@ -81,10 +83,11 @@ def cross_entropy(logits, label):
     return -torch.log_softmax(logits, 1)[range(len(label)), label].mean()
 
 
-def test_ten_steps_of_lookahead() -> None:
+@on_each
+def test_ten_steps_of_lookahead(backend: str) -> None:
     import torch
 
-    step = make("lookahead")
+    step = make("lookahead", backend=backend)
     w, velocity = leaves(step), {}
     slow = {name: value.detach().clone() for name, value in w.items()}
     for t, batch in enumerate(BATCHES, 1):
@@ -98,10 +101,11 @@ def test_ten_steps_of_lookahead() -> None:
         agree(of(step, "slow"), slow)
 
 
-def test_ten_steps_of_swa_and_the_statistics_of_the_mean() -> None:
+@on_each
+def test_ten_steps_of_swa_and_the_statistics_of_the_mean(backend: str) -> None:
     import torch
 
-    step = make("swa", "ops.average.start=6", "ops.average.every=2")
+    step = make("swa", "ops.average.start=6", "ops.average.every=2", backend=backend)
     w, velocity, ends = leaves(step), {}, []
     for t, batch in enumerate(BATCHES, 1):
         step(batch)
@@ -141,10 +145,11 @@ def apply_net(w, x):
     return linear("5", silu(x))
 
 
-def test_ten_steps_of_diffusion() -> None:
+@on_each
+def test_ten_steps_of_diffusion(backend: str) -> None:
     import torch
 
-    step = make("diffusion", "outputs=[loss, draw, noise, held_out_loss]")
+    step = make("diffusion", "outputs=[loss, draw, noise, held_out_loss]", backend=backend)
     w = leaves(step)
     first, second = ({name: torch.zeros_like(value) for name, value in w.items()} for _ in range(2))
     ways: list[dict] = []

@@ -11,7 +11,7 @@ from torch.distributions import Categorical
 
 from tests.conformance.examples.example import Example, HandLoop, Tensors
 
-PASSES, STEPS = 20, 12
+PASSES, STEPS = 6, 12
 
 
 def make_net(outputs: int) -> nn.Module:
@@ -75,5 +75,5 @@ EXAMPLE = Example(
     classes={"action": ((6, 1), 2)},
     losses=("entropy", "apart"),
     drawn=(),
-    settings=(f"vars.steps={STEPS}", "ops.passes.ops.step.clip={norm: 0.5, eps: 1e-6}"),
+    settings=(f"ops.passes.repeat={PASSES}", f"vars.steps={STEPS}", "ops.passes.ops.step.clip={norm: 0.5, eps: 1e-6}"),
 )
