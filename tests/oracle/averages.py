@@ -96,3 +96,11 @@ def nearest(dtype: str, values: np.ndarray) -> np.ndarray:
     exponents = np.maximum(np.frexp(values)[1] - 1, least)
     steps = np.ldexp(1.0, exponents - digits + 1)
     return np.rint(values / steps) * steps
+
+
+def either_way(dtype: str, values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return the next number of a type below, or, where the distance to it plus a share is a whole step, above."""
+    digits, least = DIGITS[dtype]
+    exponents = np.maximum(np.frexp(values)[1] - 1, -119 if dtype == "bfloat16" else least)
+    steps = np.ldexp(1.0, exponents - digits + 1)
+    return np.floor(values / steps + shares) * steps

@@ -322,7 +322,7 @@ CALLS: Mapping[str, Function] = {
     "reshape": lambda n, x, shape=(): x.reshape(
         (x.shape[0], *(x.shape[1] if one == "batch" else one for one in shape))
     ),
-    "expand": lambda n, x, shape=(): np.broadcast_to(
+    "expand": lambda n, x, shape=(): n.spread(
         x, (x.shape[0], *(old if one in (-1, "batch") else one for old, one in zip(x.shape[1:], shape, strict=True)))
     ),
     "permute": lambda n, x, dims=(): n.permute(x, [0, *[one + 1 for one in dims]]),
@@ -454,6 +454,25 @@ def _ctc(
     return stack(n, *found)
 
 
+def _super_loss(n: Numbers, x: Array, threshold: float | None = None, regularization: float = 1.0) -> Array:
+    """Return the losses weighed by how easy they are; the weights and the threshold are constants."""
+    losses = np.asarray(n.settled(x))
+    limit = losses.mean(axis=tuple(range(1, losses.ndim)), keepdims=True) if threshold is None else threshold
+    beyond_limit = (losses - limit) / regularization
+    weights = np.exp(-lambert(np.maximum(-2 / math.e, beyond_limit) / 2))
+    return (x - n.lift(limit + 0 * losses)) * n.lift(weights) + n.lift(regularization * np.log(weights) ** 2)
+
+
+def lambert(z: np.ndarray) -> np.ndarray:
+    """Return the w from -1 up with w e^w = z, by halving: w e^w rises with w there."""
+    low, high = np.full(z.shape, -1.0), np.maximum(z, 1.0)
+    for _ in range(80):
+        middle = (low + high) / 2
+        is_low = middle * np.exp(middle) < z
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+    return low
+
+
 LOSSES: Mapping[str, Function] = {
     "mse": lambda n, x, y: (x - y) * (x - y),
     "l1": lambda n, x, y: absolute(n, x - y),
@@ -473,6 +492,7 @@ LOSSES: Mapping[str, Function] = {
     "triplet_margin": _triplet,
     "ctc": _ctc,
     "wasserstein": lambda n, score, sign=1.0: sign * score,
+    "super_loss": _super_loss,
 }
 """The elements of every loss."""
 

@@ -52,7 +52,7 @@ def _initial(
             return (2 * draw(make_key(*key), shape, "uniform") - 1) * spread
         case "multi_head_attention", _:
             return np.zeros(shape)
-        case "normal" | "embedding" | "positional", _:
+        case ("normal" | "embedding" | "positional", _) | ("spectral_norm", "u"):
             return draw(make_key(*key), shape, "normal")
         case "uniform", _:
             return 2 * draw(make_key(*key), shape, "uniform") - 1

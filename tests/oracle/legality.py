@@ -161,16 +161,22 @@ class Runs:
         taken += [one for name in self.taking if self.ops[name].loss is not None for one in self._gradients(name)]
         for gradient in taken:
             for name in self.paths.path(op_of(gradient)):
+                if isinstance(self.ops[name], AdaptOp):
+                    cells = [cell for rate in self.meaning.rates(name) for cell in self.meaning.storages.cells(rate)]
+                    found |= {(gradient, each) for each in self._next_writers(name, cells)}
                 if not isinstance(self.ops[name], ForwardOp) or self.ops[name].snapshot:
                     continue
                 part = part_of(gradient)
                 for run in [self._run(name, part)] if part or name not in self.parts.split else self.parts.names(name):
-                    for cell in self.meaning.reads(name):
-                        seen = self.versions.seen(run, cell)
-                        found |= {(gradient, writer) for writer in self.versions.writers(cell)[seen : seen + 1]}
+                    found |= {(gradient, each) for each in self._next_writers(run, self.meaning.reads(name))}
                     if self.ops[name].checkpoint:
                         found |= {(gradient, writer) for writer in self._next_buffers(run)}
         return found
+
+    def _next_writers(self, run: str, cells: list[str]) -> set[str]:
+        """Return the writers of what comes behind the versions that an op sees."""
+        seen = {cell: self.versions.seen(run, cell) for cell in cells}
+        return {writer for cell in cells for writer in self.versions.writers(cell)[seen[cell] : seen[cell] + 1]}
 
     def _next_buffers(self, run: str) -> list[str]:
         """Return the writer of buffers that a forward would not see when it runs again.

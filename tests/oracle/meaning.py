@@ -172,7 +172,14 @@ class Meaning:
         """Return the cells of parameters that a forward or a derived model reads; those of a derived model none."""
         op = self.ops[name]
         model = op.forward if isinstance(op, ForwardOp) else op.adapt
-        return [] if model in self.derived else self.storages.cells(model)
+        return [
+            cell for one in (model, *self.rates(name)) if one not in self.derived for cell in self.storages.cells(one)
+        ]
+
+    def rates(self, name: str) -> list[str]:
+        """Return the models that are learning rates of a derived one."""
+        op = self.ops[name]
+        return [rate for _, rate in op.rates if isinstance(rate, str)] if isinstance(op, AdaptOp) else []
 
     def moves_buffers(self, name: str) -> bool:
         """Return whether an average or copy writes the buffers of its target."""

@@ -88,7 +88,8 @@ class Paths:
         """Return the holders of the parameters that an op is a function of."""
         op = self.ops[name]
         model = op.forward if isinstance(op, ForwardOp) else op.adapt if isinstance(op, AdaptOp) else None
-        return set() if model is None or model in self.meaning.derived else set(self.meaning.storages.holders(model))
+        read = [*self.meaning.rates(name), *([] if model is None or model in self.meaning.derived else [model])]
+        return {holder for one in read for holder in self.meaning.storages.holders(one)}
 
     def _passing(self, name: str) -> list[str]:
         """Return the values that a gradient flows back to from an op."""

@@ -20,7 +20,7 @@ from graphspec.declare.ops import (
     UpdateOp,
 )
 from graphspec.declare.schedules import ScheduleSpec
-from tests.oracle.averages import mix, nearest
+from tests.oracle.averages import either_way, mix, nearest
 from tests.oracle.draws import Draws
 from tests.oracle.gradients import differentiate, find_reached
 from tests.oracle.meaning import Meaning, Versions
@@ -123,10 +123,11 @@ class StepValues:
         if op.schedule_free and part == "params":
             gaps = self.optimizers.find_gaps(self, seen)
             return {key: value - gaps.get(key, 0.0) for key, value in new.items()}
-        return {key: self._average(name, op, key, old[key], new[key]) for key in old}
+        return {key: self._average(name, op, (number, key), old[key], new[key]) for number, key in enumerate(old)}
 
-    def _average(self, name: str, op: EmaOp, key: str, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    def _average(self, name: str, op: EmaOp, place: tuple[int, str], old: np.ndarray, new: np.ndarray) -> np.ndarray:
         """Return one parameter or buffer of an average, as its policy says."""
+        number, key = place
         if is_buffer(key):
             is_whole = key.endswith("num_batches_tracked")
             policy = self.meaning.whole_policy(name) if is_whole else self.meaning.buffer_policy(name)
@@ -136,7 +137,13 @@ class StepValues:
             is_left_out = op.exclude is not None and re.search(op.exclude, key)
             policy = "average" if is_chosen and not is_left_out else "copy"
         made = mix(op, self.firings[name], old, new) if policy == "average" else {"copy": new, "ignore": old}[policy]
-        return made if is_buffer(key) or op.dtype is None else nearest(op.dtype, made)
+        if is_buffer(key) or op.dtype is None:
+            return made
+        if op.rounding != "stochastic":
+            return nearest(op.dtype, made)
+        # Every parameter draws under the name of the average and its own number among the parameters.
+        shares = self.draws.numbers(self.meaning.mode, self.number, f"{name}.{number}", 0, made.shape, "uniform")
+        return either_way(op.dtype, made, shares)
 
     def seen_state(self, name: str, reader: str) -> np.ndarray:
         """Return a declared state as an op sees it."""
@@ -421,5 +428,5 @@ def add(sets: list[Gradients]) -> Gradients:
 
 
 def is_buffer(name: str) -> bool:
-    """Return whether a tensor of a model is a running statistic."""
-    return name.rpartition(".")[2] in ("running_mean", "running_var", "num_batches_tracked")
+    """Return whether a tensor of a model is a running statistic, or the vector that a spectral norm keeps."""
+    return name.rpartition(".")[2] in ("running_mean", "running_var", "num_batches_tracked", "u")

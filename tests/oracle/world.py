@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from graphspec.declare.ops import AdaptOp, CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, ScheduleOp
-from tests.oracle.functions import CALLS, counted, is_counted, loss, nothing
+from tests.oracle.functions import CALLS, counted, is_counted, loss, nothing, product
 from tests.oracle.layers import Call, has_buffers
 from tests.oracle.likeness import find_root
 from tests.oracle.numbers import Array, Numbers
@@ -93,10 +93,11 @@ class World:
                 return any(self.touches(value) for _, value in op.inputs.references())
             case LossOp() | MetricOp():
                 return any(self.touches(value) for _, value in op.inputs.references())
-            case AdaptOp() if op.adapt in self.step.meaning.derived:
-                return self.touches(op.adapt) or (op.order == 2 and self.touches(op.gradients))
             case AdaptOp():
-                starts = not self.models.isdisjoint(self.step.meaning.storages.holders(op.adapt))
+                is_derived = op.adapt in self.step.meaning.derived
+                read = [*self.step.meaning.rates(name), *([] if is_derived else [op.adapt])]
+                holders = [holder for model in read for holder in self.step.meaning.storages.holders(model)]
+                starts = not self.models.isdisjoint(holders) or (is_derived and self.touches(op.adapt))
                 return starts or (op.order == 2 and self.touches(op.gradients))
             case GradientOp():
                 return not op.stop and any(map(self.touches, (op.gradient, *op.wrt, *(op.grad_outputs or ()))))
@@ -273,10 +274,12 @@ class World:
             slopes = self.step.differentiate_again(self, op.gradients)
         else:
             slopes = {key: self.numbers.lift(g[None]) for key, g in self.step.gradients(op.gradients).items()}
-        found = {}
+        found, learned = {}, {rate: self._parameters(name, rate) for rate in self.step.meaning.rates(name)}
         for key, array in begin.items():
-            rates = [group.lr for group in op.groups if re.search(group.match, key[1])]
-            array = array - (rates[0] if rates else op.lr) * slopes[key] if key in slopes else array
+            if key in slopes:
+                rate = next((group.lr for group in op.groups if re.search(group.match, key[1])), op.lr)
+                times = next(iter(learned[rate].values())) if isinstance(rate, str) else self.operand(rate)
+                array = array - product(self.numbers.align(times, slopes[key]))
             for shift in self.shifts.get((name, ".".join(key)), ()):
                 array = array + shift
             found[key] = array

@@ -61,6 +61,13 @@ def round_averages(draft: Draft) -> None:
             op["rounding"] = "nearest"
 
 
+def round_at_random(draft: Draft) -> None:
+    """Let some averages of a narrower type be rounded up or down by draws."""
+    for op in draft.ops.values():
+        if "ema" in op and "dtype" in op and draft.chance(0.6):
+            op["rounding"] = "stochastic"
+
+
 def write_averages_back(draft: Draft) -> None:
     """Let some models take the weights of their average, every second or third time, or whenever it is taken."""
     for name, op in list(draft.ops.items()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.properties.joining import find_called, join
+from tests.properties.scheduled import random_curve
 
 if TYPE_CHECKING:
     from tests.properties.specs import Draft
@@ -18,7 +19,7 @@ def add_derived(draft: Draft) -> None:
     found = find_called(draft)
     written = repr((draft.models, draft.ops))
     is_free = not {"micro_batches", "precision"} & draft.fields.keys() and not any(word in written for word in REFUSED)
-    if found is None or found[1] not in "abcde" or not is_free:
+    if found is None or found[1] not in "abcde" or not is_free or "fast0" in draft.ops:
         return
     (update, model), random = found, draft.random
     ops: dict[str, dict] = {}
@@ -45,6 +46,29 @@ def add_derived(draft: Draft) -> None:
     if writes and draft.chance(0.2):
         ops["fast0"]["after"] = [random.choice(writes)]
     join(draft, update, ops, "outer_loss")
+
+
+def learn_rates(draft: Draft) -> None:
+    """Let some learning rates of derived models follow schedules, or be a number that an update learns."""
+    adapts = [op for op in draft.ops.values() if "adapt" in op]
+    update = next((name for name, op in draft.ops.items() if op.get("loss") == "sum_of_outer_loss"), None)
+    for op in adapts:
+        if draft.chance(0.5):
+            op["lr"] = random_curve(draft.random, op["lr"])
+        elif update is not None:
+            op["lr"] = "rate"
+        for group in op.get("groups", ()) if draft.chance(0.3) else ():
+            group["lr"] = random_curve(draft.random, 0.1) if update is None or draft.chance(0.5) else "rate"
+    if update is None or "rate" not in [each.get("lr") for op in adapts for each in (op, *op.get("groups", ()))]:
+        return
+    draft.models["rate"] = {
+        "parameter": {"shape": [], "init": 0.2},
+        "optimizer": draft.random.choice([{"name": "sgd", "lr": 0.05}, {"name": "adam", "lr": 0.02}]),
+    }
+    if draft.chance(0.4) and "optimizer" not in draft.ops[update]:
+        draft.ops[update]["update"] = [*draft.ops[update]["update"], "rate"]
+    else:
+        draft.ops["rate_step"] = {"update": ["rate"], "loss": "sum_of_outer_loss"}
 
 
 def _call_fields(draft: Draft) -> dict:

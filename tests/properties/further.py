@@ -9,22 +9,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.properties.absent import add_gaps
+from tests.properties.averages import round_at_random
 from tests.properties.combinations import combine
 from tests.properties.counted import count_losses
 from tests.properties.datasets import change_optimizers, name_datasets
-from tests.properties.derived import add_derived
+from tests.properties.derived import add_derived, learn_rates
 from tests.properties.epochs import end_with_epochs
 from tests.properties.folded import fold_values
 from tests.properties.followers import follow_rules
+from tests.properties.functions import add_functions
 from tests.properties.graphs import checkpoint, evaluate_in_training, recompute
 from tests.properties.kept import keep_terms
 from tests.properties.lazy import add_lazy_terms
-from tests.properties.library import add_library
+from tests.properties.library import add_library, normalize_weights
 from tests.properties.micro_batches import split_batch
 from tests.properties.moved import move_rows
 from tests.properties.opened import add_open_losses
 from tests.properties.overflow import add_overflow
-from tests.properties.parted import add_parts
+from tests.properties.parted import add_parts, add_wide_parts
 from tests.properties.ported import port
 from tests.properties.precise import add_precision
 from tests.properties.scheduled import add_schedules
@@ -70,6 +72,15 @@ LATEST: tuple[Callable[[Draft], None], ...] = (add_open_losses, fold_values, add
 PARTED = 0.08
 """The share of the drafts with a part that is repeated or chosen."""
 NEWEST: tuple[Callable[[Draft], None], ...] = (move_rows, share_modules, keep_terms)
+RECENT: tuple[tuple[Callable[[Draft], None], float], ...] = (
+    (add_functions, 0.1),
+    (add_wide_parts, 0.06),
+    (add_derived, 0.04),
+    (learn_rates, 0.6),
+    (normalize_weights, 0.04),
+    (round_at_random, 0.3),
+)
+"""What came last of all, each with the share of the drafts that get it, by numbers of its own."""
 
 
 def add_further(draft: Draft) -> None:

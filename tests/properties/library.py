@@ -37,8 +37,32 @@ def change_layers(draft: Draft) -> None:
         for name, model in draft.models.items()
         if name in "abcde" and "layers" in model and not draft.with_buffers(name) and not draft.is_table(name)
     ]
+    chosen = draft.random.choice(plain) if plain else ""
+    tapped = {draft.root(op["forward"]) for op in draft.ops.values() if "outputs" in op and "forward" in op}
+    if chosen not in {"", *tapped}:  # what is tapped may be no layer of the others
+        draft.models[chosen]["layers"] = random_sequence_layers(draft.random, draft.size)
+
+
+def normalize_weights(draft: Draft) -> None:
+    """Divide the weight of the first linear layer of a model by its norm, and with it that of all models like it.
+
+    Not of one that is called on other weights than its own, or computed again: these are refused.
+    """
+    called = [op for op in draft.ops.values() if {"snapshot", "checkpoint", "adapt"} & op.keys()]
+    averaged = {name: op["ema"] for name, op in draft.ops.items() if "ema" in op and "into" not in op}
+    names = [op.get("forward", op.get("adapt", "")) for op in called]
+    refused = {draft.root(model) for name in names if (model := averaged.get(name, name)) in draft.models}
+    plain = {name: model["layers"] for name, model in draft.models.items() if "layers" in model and name not in refused}
+    plain = {name: of for name, of in plain.items() if len(of) > 2 and isinstance(of[0], dict) and "linear" in of[0]}
     if plain:
-        draft.models[draft.random.choice(plain)]["layers"] = random_sequence_layers(draft.random, draft.size)
+        chosen = draft.random.choice([*plain])
+        first, *rest = plain[chosen]
+        draft.models[chosen]["layers"] = [{"spectral_norm": [first]}, *rest]
+        for op in draft.ops.values():
+            source = op.get("ema", "")
+            if draft.root(averaged.get(source, source)) == chosen and not {"buffers", "float_buffers"} & op.keys():
+                words = ["copy", "average", "ignore"]  # what stands in for a model has its statistics
+                op["buffers"] = draft.random.choice(words[:2] if "swap" in repr(op) else words)
 
 
 def random_sequence_layers(random: Random, size: int) -> list[object]:

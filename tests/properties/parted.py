@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tests.properties.specs import Draft
 
 STEM = "part"
+COMMON = ("within", "after", "mode", "dataset", "start", "until")
+"""What the ops of a part do not say themselves where the part is written."""
 
 
 def add_parts(draft: Draft) -> None:
@@ -18,12 +20,52 @@ def add_parts(draft: Draft) -> None:
     place = find_place(draft)
     is_wide = draft.fields.keys() & {"micro_batches"} or any("dataset" in op for op in draft.ops.values())
     is_wide = is_wide or any("class" in model for model in draft.models.values())  # its sizes would not be known
-    is_planted = any(name.startswith(("fuse", "late")) for name in draft.inputs)  # it would not overflow
-    if place is None or is_wide or is_planted or any(op.get("on_overflow") == "all" for op in draft.ops.values()):
+    if place is not None and not is_wide and _is_free(draft):
+        ops = _repeat(draft, place[1]) if draft.chance(0.6) else _choose(draft, place[1])
+        _join_parts(draft, place, ops)
+
+
+def add_wide_parts(draft: Draft) -> None:
+    """Add a part to any draft without one: with micro-batches, data sets, classes, or a batch for each iteration.
+
+    The part may come after a write, run on some data sets alone, and begin late or end early.
+    """
+    place = find_place(draft)
+    if place is None or not _is_free(draft) or "turned" in draft.models:
         return
+    random, writes = draft.random, [name for name, op in draft.ops.items() if {"update", "copy"} & op.keys()]
+    if draft.chance(0.75):
+        batches = ["reuse", "next", "next"] if "micro_batches" in draft.fields else ["reuse", "split", "next", "next"]
+        ops = _repeat(draft, place[1], random.choice(batches))
+    else:
+        ops = _choose(draft, place[1])
+    held = {name: op for name, op in ops.items() if "within" in op}
+    if writes and draft.chance(0.3):
+        later = random.choice(writes)
+        for op in held.values():
+            op["after"] = [later, *op.get("after", [])]
+    if any("dataset" in op for op in draft.ops.values()) and ops["part.seen"]["call"] == "stack" and draft.chance(0.7):
+        words = random.choice([["a"], ["b"], ["!b"]])
+        for op in ops.values():
+            op["dataset"] = words
+    is_plain = ops["part.seen"]["call"] == "stack" and not any("ema" in op for op in held.values())
+    if is_plain and draft.chance(0.3):  # of an alternative that writes nothing it would be the clock of its values
+        clock = random.choice([{"start": 2}, {"until": 2}])
+        for op in held.values():
+            op |= clock if {"update", "copy"} & op.keys() else {}
+    _join_parts(draft, place, ops)
+
+
+def _is_free(draft: Draft) -> bool:
+    """Return whether nothing overflows, which a part does not, and no update is skipped where any other is."""
+    is_planted = any(name.startswith(("fuse", "late")) for name in draft.inputs)
+    return not is_planted and all(op.get("on_overflow") != "all" for op in draft.ops.values())
+
+
+def _join_parts(draft: Draft, place: tuple[str, str], ops: dict[str, dict[str, Any]]) -> None:
+    """Add the ops of a part, and a loss of its model to an update."""
     update, value = place
     draft.models["turned"] = {"layers": [{"linear": draft.size}, "tanh"], "optimizer": {"name": "sgd", "lr": 0.1}}
-    ops = _repeat(draft, value) if draft.chance(0.6) else _choose(draft, value)
     out = "part.seen"
     held = [name for name, op in ops.items() if "update" in op]
     last = held[-1:] if draft.chance(0.7) else []
@@ -35,12 +77,21 @@ def add_parts(draft: Draft) -> None:
     if not join(draft, update, ops, "turned_fit"):
         del draft.models["turned"]
         draft.models.pop("turned_slow", None)
+        return
+    shape = {"shape": ["batch", draft.size], "of": "x"}
+    earlier = sorted({op["inputs"] for op in ops.values() if str(op.get("inputs")).startswith("batch_")})
+    draft.inputs |= {name: {**shape, "batch": number} for number, name in enumerate(earlier, 1)}
 
 
-def _repeat(draft: Draft, value: str) -> dict[str, dict[str, Any]]:
-    """Return a repeated part: a model that is fitted in each iteration, and perhaps averaged."""
+def _repeat(draft: Draft, value: str, batch: str = "") -> dict[str, dict[str, Any]]:
+    """Return a repeated part: a model that is fitted in each iteration, and perhaps averaged or copied."""
     count, ops = draft.random.choice([2, 2, 3]), dict[str, dict[str, Any]]()
     is_split, is_growing, is_followed = draft.chance(0.3), draft.chance(0.3), draft.chance(0.5)
+    is_split, is_next = (batch == "split", batch == "next") if batch else (is_split, False)
+    follow: dict[str, Any] = {"ema": "turned", "into": "turned_slow", "decay": 0.5, "buffers": "ignore"}
+    if batch and draft.chance(0.4):
+        follow = {"copy": "turned", "into": "turned_slow"}
+    mode = {"mode": "train"} if is_next else {}
     if is_split:
         ops["part.rows.x"] = {
             "call": "split_rows",
@@ -56,17 +107,21 @@ def _repeat(draft: Draft, value: str) -> dict[str, dict[str, Any]]:
         part |= {"start": 2} if is_growing and number > 1 else {}
         seen = f"part.{number}.x" if is_split else draft.random.choice(["x", value]) if number == 1 else None
         seen = seen or ops["part.1.out"]["inputs"]
+        if is_next:
+            seen = f"batch_{number}.x" if number < count else "x"
         made: dict[str, dict[str, Any]] = {
-            "out": {"forward": "turned", "inputs": seen},
-            "seen": {"loss": "mse", "inputs": [f"part.{number}.out", 0.1]},
+            "out": {"forward": "turned", "inputs": seen, **mode},
+            "seen": {"loss": "mse", "inputs": [f"part.{number}.out", 0.1], **mode},
             "step": {"update": ["turned"], "loss": f"part.{number}.seen"},
         }
+        if is_next:  # what is made outside is of the last batch
+            made["seen"]["inputs"] = [f"part.{number}.out", value]
         if is_followed:
-            made["follow"] = {"ema": "turned", "into": "turned_slow", "decay": 0.5, "buffers": "ignore"}
+            made["follow"] = dict(follow)
         after = {"after": before} if before else {}
         ops |= {f"part.{number}.{name}": {**op, **after, "within": [part]} for name, op in made.items()}
         before = [f"part.{number}.{name}" for name in made if name in ("step", "follow")]
-    ops["part.seen"] = {"call": "stack", "inputs": [f"part.{number}.seen" for number in range(1, count + 1)]}
+    ops["part.seen"] = {"call": "stack", "inputs": [f"part.{number}.seen" for number in range(1, count + 1)], **mode}
     return ops
 
 
@@ -98,28 +153,41 @@ def hold(ops: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         if "within" in op:
             number = op["within"][0]["number"]
             prefix = f"part.{number}."
-            kept = {key: _strip(each, prefix) for key, each in op.items() if key not in ("within", "after")}
+            kept = {key: _strip(each, prefix) for key, each in op.items() if key not in COMMON}
             parts.setdefault(number, {})[name.removeprefix(prefix)] = kept
         elif not name.startswith("part."):
             rest[name] = dict(op)
     if not parts:
         return rest
-    held = next(op["within"][0] for op in ops.values() if "within" in op)
+    written = {name: op for name, op in ops.items() if "within" in op}
+    held = next(op["within"][0] for op in written.values())
+    common = _find_common(written)
     if "repeat" in held:
         starts = [op["within"][0].get("start") for op in ops.values() if "within" in op]
         growing = {"schedule": "piecewise", "at": {"0": 1, "1": held["count"]}}
-        batch = {"batch": "split"} if "part.rows.x" in ops else {}
-        first = {name: _strip(op, "part.1.") for name, op in parts[1].items()}
+        is_next = "batch_1." in repr(ops)
+        batch = {"batch": "split"} if "part.rows.x" in ops else {"batch": "next"} if is_next else {}
+        first = {name: _strip(op, "batch_1.") for name, op in parts[1].items()}
         whole: dict[str, Any] = {"repeat": growing if any(starts) else held["count"], "ops": first, **batch}
     elif parts[2]["seen"].get("call") == "either":
         other = parts[2]["seen"]["inputs"][0]
         share = next(op["within"][0]["high"] for op in ops.values() if op.get("within", [{}])[0].get("number") == 1)
-        return {**rest, "part": {"sometimes": share, "ops": parts[1], "else": {"seen": other}}}
+        return {**rest, "part": {"sometimes": share, "ops": parts[1], "else": {"seen": other}, **common}}
     else:
         shares = {op["within"][0]["number"]: op["within"][0] for op in ops.values() if "within" in op}
         chosen = [{"p": shares[n]["high"] - shares[n]["low"], "ops": parts[n]} for n in (1, 2)]
         whole = {"choose": chosen}
-    return {**rest, "part": {**whole, "outputs": ["seen"]}}
+    return {**rest, "part": {**whole, "outputs": ["seen"], **common}}
+
+
+def _find_common(written: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the fields of what is held that hold for all of it; clocks are those of what writes."""
+    found: dict[str, Any] = {}
+    for name, op in written.items():
+        after = [each for each in op.get("after", ()) if not each.startswith(name.rpartition(".")[0][:-1])]
+        found |= {"after": after} if after else {}
+        found |= {key: op[key] for key in ("dataset", "start", "until") if key in op}
+    return found
 
 
 def _strip(value: Any, prefix: str) -> Any:

@@ -9,7 +9,15 @@ from tests.properties.additions import add_more
 from tests.properties.averages import round_averages, vary_averages, write_averages_back
 from tests.properties.causality import is_circular
 from tests.properties.followers import add_followers
-from tests.properties.further import add_further, add_last, add_later, add_latest, add_library_parts, add_newest
+from tests.properties.further import (
+    RECENT,
+    add_further,
+    add_last,
+    add_later,
+    add_latest,
+    add_library_parts,
+    add_newest,
+)
 from tests.properties.idle import wake
 from tests.properties.models import has_buffers, random_layers
 from tests.properties.optimizers import random_optimizer
@@ -115,7 +123,7 @@ class Draft:
 
     def root(self, model: str) -> str:
         """Return the model that says of which layers a model is made."""
-        like = self.models[model].get("like")
+        like = self.models.get(model, {}).get("like")
         return model if like is None else self.root(like)
 
     def is_called(self, model: str) -> bool:
@@ -201,6 +209,10 @@ class Draft:
             round_averages(self)
             self.random = Random(f"{self.ops!r} backs")
             write_averages_back(self)
+            for add, share in RECENT:
+                self.random = Random(f"{self.ops!r} {add.__name__}")
+                if self.chance(share):
+                    names, outputs = self._add(add, names, outputs)
         shape = {"shape": ["batch", self.size]}
         document = {
             "graphspec": 1,

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from functools import cache
 from random import Random
 
 from hypothesis import Phase, given, settings
 
 from tests.oracle.optimizers import DegenerateError
+from tests.properties import specs as specs_of
 from tests.properties.agreement import Tally, try_spec
 from tests.properties.features import count_features
+from tests.properties.functions import TERMS
+from tests.properties.library import add_library
 from tests.properties.optimizers import RULES
 from tests.properties.specs import random_spec, specs
+from tests.properties.vocabulary import find_language, find_words
+from tests.properties.written import write_shorter
 
 WANTED = {
     "a model updated twice": 0.2,
@@ -19,6 +25,8 @@ WANTED = {
     "a model called twice on the same": 0.2,
     "BatchNorm in training": 0.3,
     "BatchNorm in evaluation": 0.4,
+    "loss: ctc": 0.002,
+    "layer: spectral_norm": 0.01,
     "layer: dropout": 0.2,
     "layer: conv2d": 0.3,
     "layer: embedding": 0.05,
@@ -104,8 +112,63 @@ WANTED = {
 """The least share of specs with a feature."""
 
 
+NEVER = {
+    "how a run is driven, or a text is put together, not a step": (
+        "document data", "document include", "document run", "document vars", "op doc", "model weights",
+        "ema use recompute_buffers", "document rng: native",
+    ),
+    "several processes, which one process cannot show": ("document parallel", "update reduce"),
+    "a default, or its name": (
+        "ema use eval: separate", "gradient unconnected: error", "loss lazy: scale", "loss reduction: mean",
+        "model init: copy", "repeat batch: reuse", "update defer: auto", "update missing: error",
+        "ema int_buffers: copy",
+    ),
+    "what ends a step or a compilation with an error": ("update defer: never", "update on_overflow: error"),
+    "a field that only a reader of expressions writes": ("call expr", "loss expr"),
+    "other words for `train` and `eval`, by the same lines": (
+        "op mode: !eval", "op mode: !infer", "op mode: !test", "op mode: !train", "op mode: infer", "op mode: test",
+    ),
+    "of blocks, which tests/graphspec/test_blocks.py writes out by hand": ("use args", "use models", "use stop"),
+    "of classes and metrics of the user's, which the oracle would have to know one by one": (
+        "forward method", "metric args",
+    ),
+    "another place for a word of an average": (
+        "model buffers", "model buffers: average", "model buffers: copy", "model buffers: ignore",
+        "ema float_buffers: ignore",
+    ),
+    "numbers of one layer, which tests/oracle/test_layers.py and tests/conformance compare with the frameworks": (
+        "layer avg_pool: padding", "layer batch_norm: eps", "layer conv1d: bias", "layer conv1d: dilation",
+        "layer conv1d: groups", "layer conv1d: stride", "layer conv2d: dilation", "layer conv2d: groups",
+        "layer conv2d: stride", "layer elu: alpha", "layer group_norm: eps", "layer gru: bidirectional",
+        "layer instance_norm: affine", "layer layer_norm: eps", "layer lstm: last", "layer max_pool: padding",
+        "layer multi_head_attention: bias", "layer positional: count", "layer softmax: axis",
+        "transform normalize: per",
+    ),
+}  # fmt: skip
+"""Words of the language that no random spec says, by the reason."""
+FORCED = 120
+
+
+@cache
+def first_specs() -> list[dict]:
+    """Return the first random specs."""
+    return [random_spec(seed) for seed in range(600)]
+
+
+def test_random_specs_say_every_word_of_the_language(monkeypatch):
+    said = {word for document in first_specs() for word in find_words(document)}
+    monkeypatch.setattr(specs_of, "RECENT", tuple((add, 1.0) for add, _ in specs_of.RECENT))
+    monkeypatch.setattr(specs_of, "add_library_parts", add_library)
+    for document in map(random_spec, range(FORCED)):  # with all that most do without
+        said |= {*find_words(document), *find_words(write_shorter(document))}
+    draft = specs_of.Draft(Random(1))
+    terms = [make(draft, "x", "y") for make in TERMS for _ in range(60)]
+    said |= {word for ops in terms for word in find_words({"models": {}, "ops": ops})}
+    assert find_language() - said == {word for words in NEVER.values() for word in words}
+
+
 def test_random_specs_have_every_feature_often_enough():
-    counts = count_features(random_spec(seed) for seed in range(600))
+    counts = count_features(first_specs())
     wanted = {**WANTED, **{f"optimizer: {rule}": 0.04 for rule in RULES}}
     assert {name: counts[name] for name, share in wanted.items() if counts[name] < share * 600} == {}
 

@@ -25,7 +25,7 @@ FIELDS = ("inputs", "loss", "gradient", "gradients", "wrt", "grad_outputs", "val
 
 
 def write_shorter(document: Mapping) -> Mapping:
-    """Return a document that means the same, with expressions, and in every third with a block."""
+    """Return a document that means the same, with expressions and phases, and in every third with a block."""
     chosen = Random(json.dumps(document))
     ops = hold(document["ops"])
     returned, has_parts = document.get("outputs"), "part" in ops
@@ -33,7 +33,27 @@ def write_shorter(document: Mapping) -> Mapping:
     blocks = {}
     if chosen.random() < 0.4 and not has_parts:
         ops, blocks = _move(ops, returned, {*document["inputs"], *document.get("state", ())}, chosen)
-    return {**document, "ops": ops, **({"blocks": blocks} if blocks else {})}
+    ops, phases = _divide(ops, Random(f"{chosen.random()} phases"))
+    inputs = {name: one for name, one in document["inputs"].items() if "of" not in one}
+    more = {"blocks": blocks, "phases": phases}
+    return {**document, "inputs": inputs, "ops": ops, **{key: each for key, each in more.items() if each}}
+
+
+def _divide(ops: dict[str, dict], chosen: Random) -> tuple[dict[str, dict], list[list[str]]]:
+    """Return the ops with a half of those that wait for a write, or for two, in phases behind it, and the phases."""
+    waits = {name: op["after"] if isinstance(op.get("after"), list) else [] for name, op in ops.items()}
+    firsts = sorted({each for after in waits.values() for each in after if each in ops})
+    if not firsts or chosen.random() < 0.5:
+        return ops, []
+    first = chosen.choice(firsts)
+    behind = [name for name, after in waits.items() if first in after]
+    second = next((name for name in behind if any({first, name} <= {*after} for after in waits.values())), "")
+    last = [name for name in behind if second in waits[name]] if second else behind
+    gone = {name: {first, second} for name in last} | ({second: {first}} if second else {})
+    kept = {name: [each for each in waits[name] if each not in gone.get(name, ())] for name in gone}
+    rest = {name: {key: each for key, each in ops[name].items() if key != "after"} for name in gone}
+    found = {name: {**rest[name], **({"after": kept[name]} if kept[name] else {})} for name in gone}
+    return {name: found.get(name, op) for name, op in ops.items()}, [[first], *([[second]] if second else []), last]
 
 
 def is_call(op: Mapping) -> bool:
