@@ -11,6 +11,7 @@ from tests.properties.mutant import Mutant
 from tests.properties.mutants_of_averages import MUTANTS_OF_AVERAGES
 from tests.properties.mutants_of_endings import MUTANTS_OF_ENDINGS
 from tests.properties.mutants_of_graphs import MUTANTS_OF_GRAPHS
+from tests.properties.mutants_of_language import MUTANTS_OF_LANGUAGE
 from tests.properties.mutants_of_library import MUTANTS_OF_LIBRARY
 from tests.properties.mutants_of_order import MUTANTS_OF_ORDER
 from tests.properties.mutants_of_outcomes import MUTANTS_OF_OUTCOMES
@@ -30,6 +31,7 @@ MUTANTS = (
     *MUTANTS_OF_PARTS,
     *MUTANTS_OF_LIBRARY,
     *MUTANTS_OF_ROWS,
+    *MUTANTS_OF_LANGUAGE,
 )
 EQUIVALENT = (
     Mutant(

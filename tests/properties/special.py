@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from tests.properties.special_endings import ENDING
+from tests.properties.special_language import LANGUAGE
 from tests.properties.special_moved import MOVED
 from tests.properties.special_overflow import OVERFLOWING
 from tests.properties.special_parted import PARTED
@@ -450,6 +451,7 @@ SPECIAL: Mapping[str, dict] = {
     **ENDING,
     **MOVED,
     **PARTED,
+    **LANGUAGE,
     **TABLES,
 }
 
