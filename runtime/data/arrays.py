@@ -22,19 +22,25 @@ Batch: TypeAlias = Mapping[str, object]
 T = TypeVar("T")
 
 
-class SetBatch(dict[str, object]):
-    """A batch that names its set where there are several training sets."""
+class MarkedBatch(dict[str, object]):
+    """A batch with what its arrays do not say.
 
-    __slots__ = ("dataset",)
+    ``dataset``: its set, where there are several training sets. ``rows``: how many rows all processes have of it, where
+    these are the rows of one.
+    """
 
-    def __init__(self, batch: Batch, dataset: str) -> None:
+    __slots__ = ("dataset", "rows")
+
+    def __init__(self, batch: Batch, *, dataset: str | None = None, rows: int | None = None) -> None:
         super().__init__(batch)
-        self.dataset = dataset
+        known = batch if isinstance(batch, MarkedBatch) else None
+        self.dataset = known.dataset if dataset is None and known is not None else dataset
+        self.rows = known.rows if rows is None and known is not None else rows
 
 
 def dataset_of(batch: Batch) -> str | None:
     """Return the training set of a batch; None where there is only one."""
-    return batch.dataset if isinstance(batch, SetBatch) else None
+    return batch.dataset if isinstance(batch, MarkedBatch) else None
 
 
 FORMS = "it must give samples by number (__len__ and __getitem__), batches (__iter__), or be a mapping of whole arrays"
@@ -54,8 +60,11 @@ class _Shaped(Protocol):
 def count_rows(batch: Batch, spec: GraphSpec) -> int:
     """Return how many samples a batch has: the leading size of the inputs that are declared with `batch` there.
 
-    Where none is, that of every input whose leading size is free.
+    Where none is, that of every input whose leading size is free. Of a batch that several processes take: how many all
+    of them have.
     """
+    if isinstance(batch, MarkedBatch) and batch.rows is not None:
+        return batch.rows
     leading = {name: None if each.shape is None else next(iter(each.shape), 1) for name, each in spec.inputs.items()}
     named = [name for name in batch if leading.get(name) == "batch"]
     free = [name for name in batch if not isinstance(leading.get(name), int)]

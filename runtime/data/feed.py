@@ -14,10 +14,11 @@ from graphspec.analysis.datasets import join_batches
 from graphspec.declare.data import TrainingSets
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from runtime.data.arrays import Batch, SetBatch, count_rows, dataset_of
+from runtime.data.arrays import Batch, MarkedBatch, count_rows, dataset_of
 from runtime.data.inspect import Inspector
 from runtime.data.open import count_turns, open_data
 from runtime.data.place import Place, Position
+from runtime.data.share import WHOLE, Share
 from runtime.data.source import Batches, Stateful, blamed, load_state, read_state
 from runtime.state import PlainModel, Tree
 
@@ -320,13 +321,13 @@ class TurnFeed:
                 return self._end()
             batch = self.feeds[name].next()
         self.index, self.taken = self.index + 1, self.taken + 1
-        return SetBatch(batch or {}, name)
+        return MarkedBatch(batch or {}, dataset=name)
 
     def first(self) -> Batch | None:
         """Return the first batch of the run; the position stays."""
         name = self._choose(0, 0)
         batch = self.feeds[name].first()
-        return None if batch is None else SetBatch(batch, name)
+        return None if batch is None else MarkedBatch(batch, dataset=name)
 
     def rows(self, batch: Batch) -> int:
         """Return how many samples a batch has."""
@@ -341,7 +342,7 @@ class TurnFeed:
         """Yield the batches of every set once, one set after another, for an evaluation."""
         for name, feed in self.feeds.items():
             for batch in feed.one_pass():
-                yield SetBatch(batch, name)
+                yield MarkedBatch(batch, dataset=name)
 
     def state(self) -> Tree:
         """Return the positions in all sets."""
@@ -484,11 +485,14 @@ def open_feed(
     allow: Sequence[str] = (),
     directory: Path | None = None,
     dataset: str | None = None,
+    share: Share = WHOLE,
 ) -> AnyFeed:
     """Return the batches of ``data.<role>`` of a spec, from the first one on.
 
     ``seed`` keys the shuffling. ``allow`` and ``directory`` are the packages and the folder from which sources of the
-    user's may be imported; files are found from ``directory``, too. ``dataset`` names one of several sets.
+    user's may be imported; files are found from ``directory``, too. ``dataset`` names one of several sets. ``share``:
+    the rows of every batch that this process takes, where several take the batches together; positions, lengths and
+    :meth:`Feed.rows` are those of whole batches.
 
     Raises SpecError: GS201 to GS205 a source that cannot be imported, GS220 to GS229 data that is missing or does not
     fit.
@@ -501,7 +505,7 @@ def open_feed(
     """
 
     def _open(dataset: str | None) -> Feed:
-        batches = open_data(spec, role, seed=seed, allow=allow, directory=directory, dataset=dataset)
+        batches = open_data(spec, role, seed=seed, allow=allow, directory=directory, dataset=dataset, share=share)
         return Feed(batches=batches, place=Place(spec=spec, role=role, dataset=dataset))
 
     declared = spec.data.get(role)

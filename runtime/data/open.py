@@ -21,6 +21,7 @@ from graphspec.diagnostics import Span, SpecError
 from graphspec.words import closest
 from runtime.data.arrays import Array, column_names
 from runtime.data.place import Place
+from runtime.data.share import WHOLE, Share
 from runtime.data.source import Batches, Sampled, Stored, count_batches, open_custom, store
 from runtime.problems import problem, system_reason
 
@@ -180,12 +181,14 @@ def open_data(
     allow: Sequence[str] = (),
     directory: Path | None = None,
     dataset: str | None = None,
+    share: Share = WHOLE,
 ) -> Batches:
     """Return the batches of ``data.<role>``; they contain only the arrays of the spec's inputs.
 
     ``seed`` orders the samples where the source has no seed of its own; ``directory`` is where relative paths start
     and where a user's own source may be imported from, if ``allow`` names it; ``dataset`` is the training set, where
-    there are several, or for another role the data set of its batches.
+    there are several, or for another role the data set of its batches; ``share``: the rows of every batch that this
+    process takes.
     Raises SpecError: GS201-GS205, GS220-GS228.
     """
     if role not in spec.data:
@@ -196,7 +199,7 @@ def open_data(
     declared = place.declared
     order = seed if declared.seed is None else declared.seed
     if declared.class_path is not None:
-        return open_custom(place, seed=order, allow=allow, directory=directory)
+        return open_custom(place, seed=order, allow=allow, directory=directory, share=share)
     match place.source:
         case "digits":
             samples = read_digits(place)
@@ -204,7 +207,7 @@ def open_data(
             samples = read_npz(place, directory or Path())
         case _:
             samples = read_table(place, directory or Path())
-    return Sampled.of(samples, place, order)
+    return Sampled.of(samples, place, order, share)
 
 
 def find_classes(spec: GraphSpec, roles: Iterable[str]) -> dict[str, Span | None]:

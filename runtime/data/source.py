@@ -13,8 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from graphspec.diagnostics import SpecError
-from runtime.data.arrays import FORMS, Array, Batch, as_mapping, column_names, count_rows, fit, pick, select
+from runtime.data.arrays import (
+    FORMS,
+    Array,
+    Batch,
+    MarkedBatch,
+    as_mapping,
+    column_names,
+    count_rows,
+    fit,
+    pick,
+    select,
+)
 from runtime.data.place import Place, Position
+from runtime.data.share import WHOLE, Share
 from runtime.engine.imports import resolve
 from runtime.problems import describe, raised_in
 from runtime.state import KEPT, Tree
@@ -36,7 +48,7 @@ class Samples(Protocol):
 
 
 class Batches(Protocol):
-    """The batches that training reads, epoch after epoch."""
+    """The batches that training reads, epoch after epoch: of each the rows of this process."""
 
     @property
     def kind(self) -> str:
@@ -76,18 +88,22 @@ class Sampled:
     seed: int
     size: int
     """The number of samples, which must be the same in every epoch."""
+    share: Share = WHOLE
     origin: object = None
     kind: str = "samples"
 
     @classmethod
-    def of(cls, samples: Samples, place: Place, seed: int, origin: object = None) -> Sampled:
-        """Return the batches of samples; raise GS227 immediately where the samples do not fill one."""
-        made = cls(samples=samples, place=place, seed=seed, size=len(samples), origin=origin)
+    def of(cls, samples: Samples, place: Place, seed: int, share: Share = WHOLE, origin: object = None) -> Sampled:
+        """Return the batches of samples; raise GS227 immediately where they do not fill one, or not all processes."""
+        made = cls(samples=samples, place=place, seed=seed, size=len(samples), share=share, origin=origin)
         if made.size == 0:
             raise place.problem("GS227", "the source has no samples")
         if made.length == 0:
             message = f"{made.size} samples do not fill one batch of {place.declared.batch}"
             raise place.problem("GS227", message, "batch", help="make `batch` smaller, or write `drop_last: false`")
+        if share.count > 1:
+            last = made.size - (made.length - 1) * place.declared.batch
+            share.bounds(min(last, place.declared.batch), place)
         return made
 
     @property
@@ -110,7 +126,12 @@ class Sampled:
         order = epoch_order(self.size, shuffle=declared.shuffle, seed=self.seed, epoch=position.epoch)
         rest = order[position.samples :]
         for number in range(count_batches(len(rest), self.place)):
-            yield self.samples.take(rest[number * declared.batch : (number + 1) * declared.batch])
+            chosen = rest[number * declared.batch : (number + 1) * declared.batch]
+            if self.share.count == 1:
+                yield self.samples.take(chosen)
+            else:  # every process reads its own rows only
+                begin, end = self.share.bounds(len(chosen), self.place)
+                yield MarkedBatch(self.samples.take(chosen[begin:end]), rows=len(chosen))
 
 
 def count_batches(samples: int, place: Place) -> int:
@@ -263,6 +284,7 @@ class Streamed:
 
     origin: Iterable[object]
     place: Place
+    share: Share = WHOLE
     passes: int = 0
     """How many epochs this process has begun."""
     kind: str = "stream"
@@ -325,7 +347,7 @@ class Streamed:
                 message = f"the source gave a batch of {rows} samples, not {declared.batch}"
                 raise self.place.problem("GS225", message, "batch")
             if rows == declared.batch or not declared.drops_last(self.place.role):
-                yield batch
+                yield self.share.take(batch, self.place)  # the object gives whole batches
 
 
 @runtime_checkable
@@ -367,7 +389,9 @@ class Collected:
         return select(batch, self.place)
 
 
-def open_custom(place: Place, *, seed: int, allow: Sequence[str], directory: Path | None) -> Batches:
+def open_custom(
+    place: Place, *, seed: int, allow: Sequence[str], directory: Path | None, share: Share = WHOLE
+) -> Batches:
     """Import a user's class, construct it with ``args``, and return its batches.
 
     Raises SpecError: GS201-GS205, GS236 the import, GS226 it raised, GS225 it has none of the three forms.
@@ -383,15 +407,15 @@ def open_custom(place: Place, *, seed: int, allow: Sequence[str], directory: Pat
         case Mapping():
             arrays = cast("Mapping[str, object]", source)  # a scalar in it becomes an array of one sample
             whole = store(arrays, lambda name: np.atleast_1d(np.asarray(arrays[name])), place)
-            return Sampled.of(whole, place, seed)
+            return Sampled.of(whole, place, seed, share)
         case Numbered():
-            return Sampled.of(Collected(samples=source, place=place), place, seed, origin=source)
+            return Sampled.of(Collected(samples=source, place=place), place, seed, share, source)
         case Iterable():
             if declared.shuffle:
                 message = "`shuffle` needs samples by number, and this source gives whole batches"
                 help = "shuffle in the class, or give it __len__ and __getitem__"
                 raise place.problem("GS225", message, "shuffle", help=help)
-            return Streamed(origin=cast("Iterable[object]", source), place=place)
+            return Streamed(origin=cast("Iterable[object]", source), place=place, share=share)
         case _:
             raise place.problem(
                 "GS225", f"an object of type {type(source).__name__!r} is not a source of data", help=FORMS
