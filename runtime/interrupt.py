@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Self
@@ -16,12 +16,26 @@ class Interrupted(Exception):
 
 
 class Interrupt:
-    """While entered, records whether Ctrl-C was pressed, or the process was asked to end."""
+    """While entered, records whether Ctrl-C was pressed, or the process was asked to end.
 
-    def __init__(self) -> None:
+    ``agree``: gives the greatest of the numbers of all processes of a run, so that all end after the same step.
+    ``is_over``: whether the run has ended already, in another process; a signal then ends this one at once.
+    """
+
+    def __init__(
+        self, agree: Callable[[int], int] = lambda number: number, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
         self.requested = False
         self.name = ""
         """The signal that asked."""
+        self._asked = 0
+        self._agree, self._is_over = agree, is_over
+
+    def poll(self) -> bool:
+        """Return whether an end is requested, of any process; all of them ask at the same point of a run."""
+        if not self.requested and (number := self._agree(self._asked)):
+            self.requested, self.name = True, signal.Signals(number).name
+        return self.requested
 
     def __enter__(self) -> Self:
         """Install the signal handlers."""
@@ -36,14 +50,15 @@ class Interrupt:
             signal.signal(number, handler)
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
+        if self._asked and number == signal.SIGINT:
             raise KeyboardInterrupt("pressed twice")
         self.ask(signal.Signals(number).name)
+        if self._is_over():
+            raise KeyboardInterrupt("another process has ended the run")
 
     def ask(self, name: str) -> None:
         """Ask for an end by the name of a signal."""
-        self.requested = True
-        self.name = name
+        self._asked = signal.Signals[name].value
 
 
 @contextmanager

@@ -301,6 +301,7 @@ class Step:
     def state(self) -> State:
         """Return everything that training changes, copied to the host: a step that restores it continues bit for bit.
 
+        Of several processes all must call it, and all get the same: open windows are added up over them.
         Raises SpecError: GS267 where a user's module, metric or optimizer has state that a checkpoint cannot keep,
         GS290 where the last step failed half done.
 

@@ -9,6 +9,9 @@ from typing import TextIO
 
 from graphspec.diagnostics import Diagnostic, SpecError, render
 
+PROBLEM, USAGE, INTERRUPTED = 1, 2, 130
+"""Exit codes: a problem in spec, data or run; wrong usage; the user stopped it."""
+
 
 def has_color(stream: TextIO) -> bool:
     """Return whether a stream shows colours: a terminal does, unless NO_COLOR is set or it is a dumb one.

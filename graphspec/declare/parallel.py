@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import field_validator
 
 from graphspec.declare.base import Declaration, not_built
+from graphspec.declare.fields import PositiveNumber
 
 
 class ParallelSpec(Declaration):
@@ -19,6 +20,8 @@ class ParallelSpec(Declaration):
     buffers: Literal["rank0", "mean", "local"] = "rank0"
     """Whose buffers (running statistics) all processes have after a step: those of the first, their mean, or each its
     own."""
+    timeout: PositiveNumber = 600
+    """After how many seconds without an answer of some process `stepgraph run` ends all."""
 
     @field_validator("kind", "reduce")
     @classmethod

@@ -19,10 +19,9 @@ from runtime.cli.init import init
 from runtime.cli.lsp import lsp
 from runtime.cli.watch import watch
 from runtime.interrupt import Interrupted
-from runtime.terminal import complain, show_error
+from runtime.processes import Silent
+from runtime.terminal import INTERRUPTED, PROBLEM, complain, show_error
 
-PROBLEM = 1
-INTERRUPTED = 130
 _DEBUG = "STEPGRAPH_DEBUG"
 _EPILOG = "Exit codes: 0 done, 1 a problem in spec, data or run, 2 wrong usage, 130 interrupted."
 
@@ -97,6 +96,8 @@ def execute(arguments: Sequence[str]) -> int:
     except SpecError as error:
         show_error(error)
         return PROBLEM
+    except Silent as end:
+        return end.code
     except (Interrupted, KeyboardInterrupt) as stop:
         complain(str(stop) if isinstance(stop, Interrupted) else "interrupted")
         return INTERRUPTED

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import typer
 
@@ -31,6 +31,9 @@ from runtime.cli.options import (
 from runtime.interrupt import Interrupted
 from runtime.problems import problem
 from runtime.terminal import counted, has_moving_lines, say
+
+if TYPE_CHECKING:
+    from graphspec.declare.graph import GraphSpec
 
 
 class Debugging(StrEnum):
@@ -63,7 +66,14 @@ Replay: TypeAlias = Annotated[
 ]
 
 
+Nproc: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--nproc", min=1, metavar="N", help="Let N processes on this machine take every step together."),
+]
+
+
 def run(
+    context: typer.Context,
     spec: SpecPath,
     overrides: Overrides = None,
     backend: Framework = None,
@@ -79,6 +89,7 @@ def run(
     allow: Allow = None,
     plain: PlainOption = False,
     root: Root = None,
+    nproc: Nproc = None,
 ) -> None:
     """Train: run the spec's step on its data, and write metrics, curves, pictures and checkpoints."""
     # OpenMP's threads spin while they wait; where another process needs the cores, that makes small steps some twenty
@@ -87,9 +98,13 @@ def run(
     from graphspec.load import load
     from runtime.train.run import Request, perform, retake
 
+    declared = load(spec, overrides or (), root=root)
+    if nproc is not None and nproc > 1:
+        _launch(context, declared, nproc, backend)
+        return
     request = Request(
         path=spec,
-        spec=load(spec, overrides or (), root=root),
+        spec=declared,
         overrides=tuple(overrides or ()),
         backend=None if backend is None else backend.value,
         order=order.value,
@@ -112,6 +127,25 @@ def run(
     if outcome.interrupted:
         text = f"interrupted ({outcome.interrupted}) after step {outcome.state.made:,}"
         raise Interrupted(f"{text}; what was trained so far is saved, and --resume continues from there")
+
+
+def _launch(context: typer.Context, spec: GraphSpec, count: int, backend: Backend | None) -> None:
+    """Run the command in several processes, and exit with their code."""
+    from runtime.registry import find_backend
+    from runtime.train.run import DEFAULT
+    from runtime.train.together import require_replicated
+
+    given = context.params
+    require_replicated(spec, count, is_debugging=given["debug"] is not None or given["replay"] is not None)
+    words: list[str] = []
+    for each in context.command.params:
+        value, name = given[each.name or ""], each.opts[0]
+        if each.name == "nproc" or value in (None, False):
+            continue
+        for one in cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]:
+            text = str(one)  # of an enumeration its value
+            words += [text] if each.param_type_name == "argument" else [name] if value is True else [name, text]
+    raise typer.Exit(find_backend(DEFAULT if backend is None else backend.value).launch(count, ["run", *words]))
 
 
 Data: TypeAlias = Annotated[

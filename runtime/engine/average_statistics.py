@@ -55,7 +55,7 @@ def recompute_statistics(
     from runtime.data.arrays import dataset_of  # imports numpy
 
     said = help = ""
-    with engine.recomputing(model) as count:
+    with engine.alone(), engine.recomputing(model) as count:  # of several processes each is given whole batches
         if count() is None:
             said, help = f"'{model}' has no layers of BatchNorm", "leave `recompute_buffers` out"
         steps = 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -14,6 +14,7 @@ from compiler.ir.program import InputDecl, Program
 from runtime.overflow import Overflow
 from runtime.probe import Probe
 from runtime.problems import problem
+from runtime.processes import Processes
 from runtime.state import State
 
 if TYPE_CHECKING:
@@ -219,6 +220,10 @@ class Engine(ABC):
     def lend(self, model: str, average: str, *, buffers: bool) -> Callable[[], None]:
         """Give a model the parameters of its average, and its buffers; return what gives it its own back."""
 
+    def alone(self) -> AbstractContextManager[None]:
+        """Let this process take steps alone inside, on whole batches, where it is one of several."""
+        return nullcontext()
+
     @abstractmethod
     def recomputing(self, model: str) -> AbstractContextManager[Callable[[], int | None]]:
         """Let the statistics of BatchNorm in a model become the means over the batches of the steps inside.
@@ -284,6 +289,20 @@ class Backend(ABC):
     @abstractmethod
     def build(self, plan: Plan, request: BuildRequest) -> Built:
         """Build a plan: observe models whose classes the compiler may not import, and try the step out."""
+
+    def join(self, timeout: float, device: str) -> Processes:
+        """Meet the other processes that a launcher has started for the same run; ``timeout`` in seconds.
+
+        Raises SpecError (GS257) where that fails, or no step of this framework is taken by several processes.
+        """
+        raise problem("GS257", "only steps for PyTorch are taken by several processes", help="choose `--backend torch`")
+
+    def launch(self, count: int, arguments: Sequence[str]) -> int:
+        """Run a command line of `stepgraph` in several processes on this machine, and return the exit code.
+
+        Raises SpecError as :meth:`join`.
+        """
+        raise problem("GS257", "only steps for PyTorch are taken by several processes", help="choose `--backend torch`")
 
     @abstractmethod
     def probe(self) -> Probe:

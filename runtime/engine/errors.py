@@ -17,6 +17,7 @@ from graphspec.diagnostics import Diagnostic
 from runtime.codegen.resources import find_instructions
 from runtime.engine.load import Loaded, find_arguments, find_frames, find_op, find_span, name_subject
 from runtime.problems import describe, raised_in
+from runtime.processes import LOST
 from runtime.step import StepError
 
 T = TypeVar("T")
@@ -58,6 +59,10 @@ class Framework(ABC):
             if re.search(pattern, text):
                 return meaning, (f"{self.title}: {self.clean(error)}",), help
         return self.clean(error), (), ""
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Return whether an error says that another process has ended, or does not answer."""
+        return False
 
     @abstractmethod
     def find_unused(self, error: BaseException, loss: object, models: Mapping[str, object]) -> tuple[str, ...]:
@@ -113,7 +118,8 @@ def diagnose(error: Exception, loaded: Loaded[object], spec: GraphSpec, framewor
     """Return the diagnostic of an error raised inside the emitted module.
 
     GS210 where the user's own code raised, with the user's frames; GS211 where an operation of the step failed; GS212
-    where a loss does not reach all it is differentiated by; GS261 and GS262 from the checks of a debug build.
+    where a loss does not reach all it is differentiated by; GS259 where another process is gone;
+    GS261 and GS262 from the checks of a debug build.
     """
     if isinstance(error, NonFiniteReport):
         return diagnose_report(error, spec)
@@ -135,6 +141,11 @@ class _Failure:
         """Return the diagnostic."""
         subject, span = name_subject(self.spec, self.op), find_span(self.spec, self.op)
         message, notes, help = self.framework.interpret(self.error)
+        if self.framework.is_lost(self.error):
+            message = f"{subject} waited for the other processes in vain: one has ended, or hangs"
+            notes = (f"{self.framework.title}: {self.framework.clean(self.error)}",)
+            help = "see what the other process has printed last"
+            return Diagnostic(code=LOST, message=message, span=span, notes=notes, help=help)
         raised = self.framework.raised_in(self.error)
         if raised:
             message = f"{subject} raised {self.framework.quote(self.error)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ from runtime.checkpoints.format import Checkpoint
 from runtime.checkpoints.store import Store
 from runtime.data import AnyFeed
 from runtime.problems import problem
+from runtime.processes import Alone, Processes
 from runtime.state import Plain, State, find_arrays, flatten, unflatten
 from runtime.train.logs import read_latest
 from runtime.train.loop import RunState
@@ -45,6 +46,8 @@ class Keeper:
     store: Store
     origin: Mapping[str, Plain]
     """The origin of the numbers, the same in every checkpoint of the run."""
+    processes: Processes = field(default_factory=Alone)
+    """The processes that take the run together: the first alone writes and reads."""
 
     def save(self, run: RunState, *, planned: bool = True) -> None:
         """Write a checkpoint; older ones that are neither among the newest nor the best are removed.
@@ -55,7 +58,9 @@ class Keeper:
         if planned:
             before = (step for step in run.planned if step < run.made)
             run.planned = (*before, run.made)[-self.store.keep :]
-        state = self.step.state()
+        state = self.step.state()  # of all processes
+        if self.processes.rank:
+            return
         place, arrays = flatten(self.feed.state(), DATA)
         sections: dict[str, Plain] = {
             "origin": {**self.origin, "step": run.made},
@@ -68,6 +73,8 @@ class Keeper:
 
     def prune(self, run: RunState) -> None:
         """Remove old checkpoints; the newest, which holds the present state of the run, always stays."""
+        if self.processes.rank:
+            return
         self.store.prune(None if run.best is None else run.best.step, run.planned)
 
     def restore(self, checkpoint: Checkpoint, run: RunState) -> None:

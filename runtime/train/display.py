@@ -86,6 +86,16 @@ class Plain:
         print(text, file=self.stream, flush=True)
 
 
+class Hidden(Plain):
+    """Nothing: of several processes the first shows the run."""
+
+    def measure(self, row: Row) -> None:
+        """Do nothing."""
+
+    def say(self, text: str) -> None:
+        """Do nothing."""
+
+
 class Bar:
     """A bar that moves, with the latest values and the speed."""
 

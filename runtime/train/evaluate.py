@@ -85,7 +85,7 @@ class Evaluation:
         means: dict[str, Mean] = {}
         figures: dict[str, float] = {}
         for batch in self.feed.one_pass():
-            if interrupt is not None and interrupt.requested:
+            if interrupt is not None and interrupt.poll():
                 return None
             rows = self.feed.rows(batch)
             dataset = dataset_of(batch) or self.dataset
@@ -111,7 +111,7 @@ def recompute(
     step.reset(mode)
     for average, feed in averages.items():
         step.recompute_buffers(average, _until(interrupt, feed.one_pass()), mode=mode, dataset=dataset)
-        if interrupt is not None and interrupt.requested:
+        if interrupt is not None and interrupt.poll():
             return False
         step.reset(mode)
     return True
@@ -120,7 +120,7 @@ def recompute(
 def _until(interrupt: Interrupt | None, batches: Iterable[Batch]) -> Iterator[Batch]:
     """Yield batches, the first in any case, until an interrupt requests the end."""
     for number, batch in enumerate(batches):
-        if number and interrupt is not None and interrupt.requested:
+        if number and interrupt is not None and interrupt.poll():
             return
         yield batch
 

@@ -19,6 +19,7 @@ from runtime.data import AnyFeed
 from runtime.data.arrays import Batch, dataset_of
 from runtime.interrupt import Interrupt
 from runtime.problems import problem
+from runtime.processes import Alone, Processes
 from runtime.state import Plain, PlainModel
 from runtime.train.display import Display
 from runtime.train.evaluate import Driven, Evaluation
@@ -255,6 +256,8 @@ class Loop:
     warned: bool = False
     dirty: bool = False
     """Whether anything has changed since the newest checkpoint."""
+    processes: Processes = field(default_factory=Alone)
+    """The processes that take the run together; all of them loop alike."""
     interrupt: Interrupt = field(default_factory=Interrupt)
     start: float = 0.0
     """The time at which this process would have started, had it made every step itself."""
@@ -268,7 +271,7 @@ class Loop:
         self.start = begun - self.state.seconds
         with self.display, self.interrupt:
             try:
-                while not (self._is_complete() or self._is_exhausted() or self.interrupt.requested):
+                while not (self._is_complete() or self._is_exhausted() or self.interrupt.poll()):
                     if self.state.due:
                         self._evaluate()
                         self._save_where_due(at_end=self.feed.index == 0)
@@ -306,11 +309,11 @@ class Loop:
 
     @contextmanager
     def _saved(self) -> Generator[None]:
-        """Save the run where its data or its evaluation fails."""
+        """Save the run where its data or its evaluation fails; of several processes one may, and saving takes all."""
         try:
             yield
         except SpecError:
-            if self.dirty:
+            if self.dirty and self.processes.count == 1:
                 self._save()
             raise
 
@@ -403,9 +406,12 @@ class Loop:
         self._add({f"{EVAL}{name}": value for name, value in figures.items()})
         self._update_best(figures)
 
-    def _update_best(self, figures: Mapping[str, float]) -> None:
+    def _update_best(self, figures_here: Mapping[str, float]) -> None:
         """Compare figures with the best so far; a run that keeps its best saves where they improve."""
         state = self.state
+        if state.stop is None and state.best is None:
+            return
+        figures = self.processes.share(lambda: figures_here)  # so that all decide alike
         if state.stop is not None:
             state.stop = state.stop.update(state.made, figures)
         if state.best is not None:
@@ -431,7 +437,7 @@ class Loop:
         # This step has a row already in a run that is resumed at its end.
         last = [name for row in self.rows[-2:] if row.step == state.made for name in row.values]
         is_news = bool(state.latest) and all(name.startswith(EVAL) for name in last)
-        if self.interrupt.requested:
+        if self.interrupt.poll():
             if is_news:
                 self._report(read_latest(state.latest, self.step.numpy))
             state.due = state.due or (self._is_complete() and self._lacks_evaluation())

@@ -164,6 +164,8 @@ class ImageLogger:
     seen: bool = False
     fresh: bool = False
     """Training has returned the value since the last picture was written."""
+    writes: bool = True
+    """Whether this process writes the pictures: of several, all compute them and the first writes."""
 
     def follow(self, number: int, batch: Batch, outputs: Mapping[str, object]) -> None:
         """Record the batch and outputs of a step, and write a picture where one is due."""
@@ -202,7 +204,8 @@ class ImageLogger:
         if array is None:
             return None
         path = self.folder / name
-        write_png(path, grid(array))
+        if self.writes:
+            write_png(path, grid(array))
         return path
 
     def _read_images(self) -> npt.NDArray[np.generic] | None:

@@ -57,8 +57,10 @@ def classify_change(path: Path, before: Found, after: Found) -> Kind:
     match path:
         case ("run" | "name", *_):
             return "run"
-        case ("seed",):
+        case ("seed",) | ("parallel", "buffers"):
             return "hyper"
+        case ("parallel", *_):  # the numbers do not depend on the processes
+            return "run"
         case ("outputs",):  # returning less may leave out a forward that writes buffers
             is_more = isinstance(before, list) and isinstance(after, list) and all(name in after for name in before)
             return "run" if is_more else "hyper"

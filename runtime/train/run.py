@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
@@ -29,20 +29,23 @@ from runtime.checkpoints.disk import remove_hidden
 from runtime.checkpoints.format import find_versions
 from runtime.data import AnyFeed, open_feed
 from runtime.data.inspect import Inspector
+from runtime.data.share import WHOLE, Share
 from runtime.engine.imports import importable
-from runtime.folder import CHECKPOINTS, LOCK, cannot_write, make_folder
-from runtime.interrupt import terminable
-from runtime.terminal import counted, show, strong
+from runtime.folder import CHECKPOINTS, LOCK, RECORD, cannot_write, make_folder
+from runtime.interrupt import Interrupt, terminable
+from runtime.processes import Alone, Processes, Silent, compare, find_launch, is_restarted
+from runtime.terminal import INTERRUPTED, counted, show, strong
 from runtime.train.allowed import make_id, recall, remember, require_all_allowed
 from runtime.train.checkpointing import Keeper
-from runtime.train.display import Bar, Plain, working
+from runtime.train.display import Bar, Hidden, Plain, working
 from runtime.train.evaluate import Driven, Evaluation
 from runtime.train.logs import format_value, open_logs, read_rows, scalars
 from runtime.train.loop import BestMetric, Loop, Outcome, RunSchedule, RunState, find_length, find_run_schedule
 from runtime.train.pace import find_declared_pace
 from runtime.train.plots import ImageLogger, draw_curves
-from runtime.train.resume import Past, find_checkpoint, find_past
-from runtime.train.run_folder import Lengths, Lock, Record, fingerprint, write_record
+from runtime.train.resume import Past, find_checkpoint, find_newest, find_past
+from runtime.train.run_folder import Lengths, Lock, Record, fingerprint, read_record, write_record
+from runtime.train.together import digest, digest_data, digest_weights, join
 
 if TYPE_CHECKING:
     from compiler import Plan
@@ -145,6 +148,13 @@ class Request:
     stream: TextIO
     moving: bool
     """Whether the stream is a terminal on which a bar can move."""
+    processes: Processes = field(default_factory=Alone)
+    """The processes that take the run together."""
+
+    @property
+    def is_first(self) -> bool:
+        """Return whether this process is the one that reads and writes the folder of the run, and shows it."""
+        return self.processes.rank == 0
 
     @property
     def replaying(self) -> str:
@@ -181,6 +191,8 @@ class Session:
 
     def train(self) -> Outcome:
         """Train, and write logs, pictures, curves and checkpoints, also when the user stopped the run."""
+        if not self.request.is_first:
+            return self._make_loop().run()
         with Lock(self.folder), self._writing():
             remove_hidden(self.folder)
             outcome = self._make_loop().run()
@@ -204,7 +216,7 @@ class Session:
 
     def _make_loop(self) -> Loop:
         """Return the loop of the run, at the newest checkpoint where the run resumes."""
-        run, past = self.spec.run, self.past
+        run, past, processes = self.spec.run, self.past, self.request.processes
         keeper = Keeper(
             step=self.step,
             feed=self.feed,
@@ -216,45 +228,55 @@ class Session:
                 "device": self.step.device,
                 "plan": self.record.plan,
             },
+            processes=processes,
         )
         state = RunState(best=_watch(self.spec, run.best), stop=_watch(self.spec, run.stop))
-        checkpoint = find_checkpoint(keeper.store) if past is not None else None
+        checkpoint = None if past is None else processes.share(lambda: find_checkpoint(keeper.store))
         if checkpoint is not None:
             keeper.restore(checkpoint, state)
             keeper.prune(state)  # a kill may have come between a checkpoint and that
-            resumed(state.made, self.feed.notes, self.request.stream)
-        # The record comes before any log: a folder with logs alone is not a run that can be resumed.
-        if past is None or past.record != self.record:
-            until = f"run-until-{state.made}.json"  # where the numbers change, the earlier record is kept, too
-            changed = past is not None and state.made and not past.record.computes_as(self.record)
-            if past is not None and changed and not (self.folder / until).exists():
-                write_record(self.folder, past.record, until)
-            write_record(self.folder, self.record)
-        remember(self.folder, self.record.id, self.request.path.parent, self.request.allow)
+            if self.request.is_first:
+                resumed(state.made, self.feed.notes, self.request.stream)
+        if self.request.is_first:
+            self._write_record(state.made)
         driven: Driven = self.step
         if self.request.debug is not None:
             from runtime.debugging import Watched
 
             command = self.request.replaying
             driven = Watched(self.step, self.folder, command=command, seed=self.record.seed)
-        rows = read_rows(self.folder, state.made, state.rows) if state.made else ()
+        rows = processes.share(lambda: read_rows(self.folder, state.made, state.rows)) if state.made else ()
         state.rows = len(rows)
         evaluation = None
         if run.eval is not None and self.evaluated is not None:
             evaluation = Evaluation.of(self.spec, driven, self.evaluated, run.eval.mode, self.recomputed)
+        display = (Bar if self.request.moving else Plain) if self.request.is_first else Hidden
         return Loop(
             step=driven,
             feed=self.feed,
             run_schedule=self.run_schedule,
-            display=(Bar if self.request.moving else Plain)(self.request.stream, self.run_schedule.steps),
+            display=display(self.request.stream, self.run_schedule.steps),
             state=state,
-            sinks=open_logs(self.folder, run.log, rows, state.made),
+            sinks=open_logs(self.folder, run.log, rows, state.made) if self.request.is_first else (),
             image_logger=None if run.images is None else self._open_image_logger(driven, state.made),
             evaluation=evaluation,
             saver=keeper,
             patience=None if run.stop is None else run.stop.patience,
             rows=list(rows),
+            processes=processes,
+            interrupt=Interrupt(processes.agree, processes.has_failed),
         )
+
+    def _write_record(self, made: int) -> None:
+        """Write the record, before any log: a folder with logs alone is not a run that can be resumed."""
+        past = self.past
+        if past is None or past.record != self.record:
+            until = f"run-until-{made}.json"  # where the numbers change, the earlier record is kept, too
+            changed = past is not None and made and not past.record.computes_as(self.record)
+            if past is not None and changed and not (self.folder / until).exists():
+                write_record(self.folder, past.record, until)
+            write_record(self.folder, self.record)
+        remember(self.folder, self.record.id, self.request.path.parent, self.request.allow)
 
     def _open_image_logger(self, step: Driven, made: int) -> ImageLogger:
         """Return the image logger; a resumed run, too, draws its first batch, where that can be read."""
@@ -269,6 +291,7 @@ class Session:
             every=self.run_schedule.show.steps,
             batch=batch,
             seen=made > 0,
+            writes=self.request.is_first,
         )
 
 
@@ -288,19 +311,56 @@ DEFAULT = "torch"
 def perform(request: Request) -> Outcome:
     """Run a spec from its data to its files, or resume a run.
 
-    Raises SpecError for any problem of spec, data or run; a folder that nothing was written to is removed.
+    Where a launcher has started several processes, all of them take it together, and the first that fails says why.
+
+    Raises SpecError for any problem of spec, data or run; a folder that nothing was written to is removed. Raises
+    Silent in the processes that have nothing to say.
     """
     with importable(request.path.parent), terminable():
-        session = prepare(request)
+        processes = join(request.spec, request.backend or DEFAULT, request.device, is_debugging=bool(request.debug))
         try:
-            introduce(session, request.stream)
-            outcome = session.train()
-        except BaseException:
-            with suppress(OSError):
-                session.folder.rmdir()  # fails unless nothing was written to it
-            raise
-    sum_up(outcome, session.folder, request.stream)
+            outcome = _perform(replace(request, processes=processes))
+        except BaseException as error:
+            raised = processes.report(error)
+            if raised is error:
+                raise
+            raise raised from None
+        processes.leave()
+    if outcome.interrupted and processes.rank:
+        raise Silent(INTERRUPTED)
     return outcome
+
+
+def _perform(request: Request) -> Outcome:
+    """Run a spec as one of the processes that were started for it."""
+    processes = request.processes
+    compare(processes, {**describe_command(request), **find_versions(request.backend or DEFAULT)})
+    request = replace(request, device=processes.find_device(request.device), moving=request.moving and request.is_first)
+    session = prepare(request)
+    try:
+        if request.is_first:
+            introduce(session, request.stream)
+        outcome = session.train()
+    except BaseException:
+        with suppress(OSError):
+            if request.is_first:
+                session.folder.rmdir()  # fails unless nothing was written to it
+        raise
+    if request.is_first:
+        sum_up(outcome, session.folder, request.stream)
+    return outcome
+
+
+def describe_command(request: Request) -> dict[str, str]:
+    """Return what the processes of a run are started with, by what a message calls it."""
+    return {
+        "spec": digest(render(request.spec).encode()),
+        "backend": request.backend or DEFAULT,
+        "order": request.order,
+        "seed": str(request.spec.seed if request.seed is None else request.seed),
+        "number of steps": str(request.steps or request.spec.run.steps),
+        "--resume": str(request.resume),
+    }
 
 
 def retake(request: Request, folder: Path) -> Mapping[str, float]:
@@ -322,10 +382,9 @@ def retake(request: Request, folder: Path) -> Mapping[str, float]:
 
 def prepare(request: Request) -> Session:
     """Return the run, ready to train; the data is opened before a framework is imported, so that errors come early."""
-    past = find_past(request.spec, request.out, request.backend) if request.resume else None
-    if past is not None:
-        before = recall(past.folder, past.record.id, request.path.parent)
-        request = replace(request, allow=tuple(dict.fromkeys((*before, *request.allow))))
+    processes = request.processes
+    past, before = processes.share(lambda: _find_past(request))
+    request = replace(request, allow=tuple(dict.fromkeys((*before, *request.allow))))
     seed = request.seed
     if seed is None:
         has_changed = past is None or any(change.path == "seed" for change in past.changes)
@@ -336,9 +395,18 @@ def prepare(request: Request) -> Session:
     recomputed = {} if evaluating is None else dict(find_recomputed(request.spec))
     roles = dict.fromkeys(r for r in ("train", evaluating, showing, *recomputed.values()) if r is not None)
     require_all_allowed(request.spec, tuple(roles), request.allow, lambda: _plan_ahead(request, backend).program)
-    feed = _open(request, "train", seed)
-    evaluated = None if evaluating is None else _open(request, evaluating, seed, find_eval_dataset(request.spec))
-    shown = None if showing == "train" else _open(request, showing, seed)
+    share = Share(rank=processes.rank, count=processes.count)
+    feed = _open(request, "train", seed, share=share)
+    evaluated = None
+    if evaluating is not None and request.spec.run.eval is not None:
+        part = WHOLE if request.spec.run.eval.mode == "infer" else share  # that mode does not communicate
+        evaluated = _open(request, evaluating, seed, find_eval_dataset(request.spec), share=part)
+    part = WHOLE if find_image_mode(request.spec) == "infer" else share
+    shown = (
+        None
+        if showing == "train" and (part is share or processes.count == 1)
+        else _open(request, showing, seed, share=part)
+    )
     feeds = {average: _open(request, role, seed) for average, role in recomputed.items()}
     wanted = request.steps if request.steps is not None or past is None else past.record.steps or None
     pace = find_pace(request.spec, feed, wanted)
@@ -351,7 +419,8 @@ def prepare(request: Request) -> Session:
     if request.spec.run.check_data:
         for part in feed.parts:
             part.inspector = Inspector.of(step.plan, dataset=part.place.dataset)
-    folder = make_folder(request.spec.name, request.out) if past is None else past.folder
+    compare(processes, {"data": digest_data(feed), "plan": fingerprint(step.plan), "weights": digest_weights(step)})
+    folder = processes.share(lambda: make_folder(request.spec.name, request.out) if past is None else past.folder)
     return Session(
         request=request,
         record=_describe(
@@ -373,8 +442,26 @@ def find_pace(spec: GraphSpec, feed: AnyFeed, wanted: int | None) -> Pace:
     return Pace(epoch=feed.length, batch=find_batch(spec), run=find_length(spec, feed.length, wanted))
 
 
-def _open(request: Request, role: str, seed: int, dataset: str | None = None) -> AnyFeed:
-    return open_feed(request.spec, role, seed=seed, allow=request.allow, directory=request.path.parent, dataset=dataset)
+def _find_past(request: Request) -> tuple[Past | None, Sequence[str]]:
+    """Return the run to resume, where there is one, and what its user let it import.
+
+    A launcher that starts the processes again resumes its own run in place.
+    """
+    wanted, resume = request.out, request.resume
+    if is_restarted() and not resume:
+        wanted = find_newest(request.spec.name) if wanted is None else wanted
+        resume = wanted is not None and (wanted / RECORD).exists() and read_record(wanted).launch == find_launch()
+    if not resume:
+        return None, ()
+    past = find_past(request.spec, wanted, request.backend)
+    return past, recall(past.folder, past.record.id, request.path.parent)
+
+
+def _open(request: Request, role: str, seed: int, dataset: str | None = None, share: Share = WHOLE) -> AnyFeed:
+    directory = request.path.parent
+    return open_feed(
+        request.spec, role, seed=seed, allow=request.allow, directory=directory, dataset=dataset, share=share
+    )
 
 
 def _plan_ahead(request: Request, backend: str) -> Plan:
@@ -390,7 +477,8 @@ def _compile(request: Request, backend: str, pace: Pace) -> Plan:
     from compiler import compile_step
 
     plan = compile_step(request.spec, backend=backend, order=request.order, pace=pace)
-    show(plan.warnings, request.spec.texts())
+    if request.is_first:
+        show(plan.warnings, request.spec.texts())
     return plan
 
 
@@ -428,5 +516,6 @@ def _describe(request: Request, step: Step, seed: int, wanted: int | None, folde
         allow=tuple(request.allow),
         spec_path=path,
         pace=Lengths(**asdict(step.plan.pace)),
+        launch=find_launch(),
         id=id,
     )

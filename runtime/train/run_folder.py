@@ -67,12 +67,14 @@ class Record(PlainModel):
     """The path of the spec, from the folder of the run."""
     pace: Lengths
     """The lengths that were known when the step was compiled."""
+    launch: str = ""
+    """What identifies the launcher that started it; empty without one."""
     id: str = ""
     """A random name of the run, under which its user's permissions are kept; empty in records of earlier versions."""
 
     def computes_as(self, other: Record) -> bool:
         """Return whether runs made with either have the same numbers, for any number of steps."""
-        others = {"steps", "overrides", "allow", "spec_path", "pace", "id"}
+        others = {"steps", "overrides", "allow", "spec_path", "pace", "launch", "id"}
         return self.model_dump(exclude=others) == other.model_dump(exclude=others)
 
 

@@ -47,9 +47,6 @@ def test_replicas_have_the_numbers_of_one_process(folder: Path, world: int, rows
     whole, parts = alone(name, rows), found(folder, name, world)
     assert all(part.keys() == whole.keys() for part in parts)
     for key, value in whole.items():
-        if ".totals." in key:  # an open window: each has gathered the gradients of its own rows
-            np.testing.assert_allclose(sum(part[key] for part in parts), value, rtol=0, atol=1e-10, err_msg=key)
-            continue
         for part in parts:
             np.testing.assert_allclose(part[key], value, rtol=0, atol=1e-10, err_msg=key)
 

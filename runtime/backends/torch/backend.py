@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 from compiler import Plan
@@ -11,6 +12,7 @@ from runtime.codegen.module import emit_module
 from runtime.engine.backend import Backend, BuildRequest, Built, needing
 from runtime.probe import Probe
 from runtime.problems import problem
+from runtime.processes import Processes
 
 
 @final
@@ -29,6 +31,18 @@ class TorchBackend(Backend):
         with needing("PyTorch", "torch"):
             from runtime.backends.torch.build import build_plan
         return build_plan(plan, request)
+
+    def join(self, timeout: float, device: str) -> Processes:
+        """Meet the others in torch.distributed's default group. Raises SpecError (GS257) where that fails."""
+        with needing("PyTorch", "torch"):
+            from runtime.backends.torch.group import Group
+        return Group(timeout, device)
+
+    def launch(self, count: int, arguments: Sequence[str]) -> int:
+        """Run a command line in several processes by torch's launcher."""
+        with needing("PyTorch", "torch"):
+            from runtime.backends.torch.group import launch
+        return launch(count, arguments)
 
     def probe(self) -> Probe:
         """Return what PyTorch supports here; raise SpecError (GS217) where it is not installed or too old."""

@@ -82,14 +82,18 @@ def slot_tensors(
             yield f"optimizers.{cell}.{slot}.{name}", like
 
 
-def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[Item]:
-    """Yield the gradients that updates have accumulated."""
+def window_items(windows: Mapping[str, Any], names: Mapping[int, str], replicas: Any = None) -> Iterator[Item]:
+    """Yield the gradients that updates have accumulated.
+
+    Of replicas each has those of its own rows. What is read is their sum, and what is written goes to the first: sums
+    are linear, so that an update takes the same.
+    """
     for window, held in windows.items():
         named = dict(zip(name_slots(held.parameters, names), held.parameters, strict=True))
         shapes = {name: tuple(parameter.shape) for name, parameter in named.items()}
-        write = partial(_write_window, held, named)
+        write = partial(_write_window, held, named, replicas)
         tables = frozenset(name for at, name in enumerate(named) if at in getattr(held, "ids", ()))
-        read = partial(_read_window, held, tuple(named))
+        read = partial(_read_window, held, tuple(named), replicas)
         yield window_item(window, read, write, shapes, is_open=held.may_miss, tables=tables)
 
 
@@ -139,25 +143,28 @@ def _write_extra(module: nn.Module, tree: Any) -> None:
     module.set_extra_state(decode(tree))
 
 
-def _read_window(window: Any, names: Sequence[str]) -> Any:
-    """Return the gradients of a window; None where it is empty."""
+def _read_window(window: Any, names: Sequence[str], replicas: Any) -> Any:
+    """Return the gradients of a window, of all replicas; None where it is empty."""
     if not (window.rows or window.spoiled):
         return None
     counted = {"count": float(window.count)} if window.is_counted else {}
     counted |= {"rested": int(window.absent_rows)} if window.is_counted and window.may_miss else {}
     guarded = {"spoiled": bool(window.spoiled)} if window.guard != "none" else {}
     there = window.seen if window.may_miss else [True] * len(names)
-    found = {name: total for name, total, is_there in zip(names, window.totals, there, strict=True) if is_there}
+    totals = window.totals if replicas is None else replicas.reduce(window.totals)
+    found = {name: total for name, total, is_there in zip(names, totals, there, strict=True) if is_there}
     ids = {names[at]: each for at, each in getattr(window, "ids", {}).items()}
     rows = {"ids": encode(ids)} if ids else {}
     return {"rows": int(window.rows), **counted, **guarded, **rows, "totals": encode(found)}
 
 
-def _write_window(window: Any, named: Mapping[str, torch.Tensor], tree: Any) -> None:
+def _write_window(window: Any, named: Mapping[str, torch.Tensor], replicas: Any, tree: Any) -> None:
     """Fill a window again, or begin it anew, as where its saved gradients were counted differently."""
     is_other = tree is None or ("count" in tree) != window.is_counted
     held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None or is_other else tree
     found = {name: decode(total, named[name].device) for name, total in held["totals"].items()}
+    if replicas is not None and replicas.rank:
+        found = {name: torch.zeros_like(total) for name, total in found.items()}
     window.drop()
     if found or window.may_miss:
         window.totals = [found.get(name) for name in named]

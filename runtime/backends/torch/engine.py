@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, final
@@ -183,7 +183,7 @@ class TorchEngine(ModuleEngine):
             *average_items(self.loaded.names.get("AVERAGES", {})),
             *metric_items({each.mode: self.metrics(each.mode) for each in modes}, read_metric, write_metric),
             *scale_items(self.loaded.names.get("loss_scale"), read_scale, write_scale),
-            *window_items(self.loaded.names.get("WINDOWS", {}), names),
+            *window_items(self.loaded.names.get("WINDOWS", {}), names, self.loaded.names.get("replicas")),
         ]
         for decl in self.loaded.program.optimizers:
             optimizer = self.loaded.names["OPTIMIZERS"][decl.name]
@@ -237,6 +237,20 @@ class TorchEngine(ModuleEngine):
                 tensor.data = data
 
         return give_back
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Let this process take steps alone inside."""
+        replicas = self.loaded.names.get("replicas")
+        if replicas is None:
+            yield
+            return
+        before = replicas.rank, replicas.count
+        replicas.leave()
+        try:
+            yield
+        finally:
+            replicas.rank, replicas.count = before
 
     def recomputing(self, model: str) -> AbstractContextManager[Callable[[], int | None]]:
         """Let the statistics of BatchNorm in a model become the means over the batches of the steps inside."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import torch
+import torch.distributed as dist
 
 from compiler.ir.program import Program
 from runtime.backends.torch.codegen.dialect import TORCH
@@ -81,6 +84,8 @@ MEANINGS: Mapping[str, tuple[str, str]] = {
 }
 """A message of torch (a pattern) -> its meaning, and the remedy."""
 
+_COLLECTIVES = os.path.dirname(dist.__file__) + os.sep
+
 _UNFAKEABLE: Mapping[str, str] = {
     r"_local_scalar_dense|DataDependent": "what it does depends on the values of tensors (`.item()`, `if`, `float()`)",
     r"DynamicOutputShape|Unsupported|nonzero": "it makes tensors whose shape depends on values",
@@ -93,6 +98,12 @@ def explain_unfakeable(error: BaseException) -> str:
     """Return why a step could not be run with fake tensors."""
     text = describe(error)
     return next((why for pattern, why in _UNFAKEABLE.items() if re.search(pattern, text)), text)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether an error comes out of torch.distributed itself, where a message was awaited."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return isinstance(error, RuntimeError) and bool(frames) and frames[-1].filename.startswith(_COLLECTIVES)
 
 
 Loaded: TypeAlias = load.Loaded[Any]
@@ -132,6 +143,10 @@ class TorchErrors(errors.Framework):
                 pending.extend(following for following, _ in node.next_functions)
         trained = (each for model in models.values() for each in model.parameters() if each.requires_grad)
         return self.name_parameters((each for each in trained if id(each) not in reached), models)
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Return whether an error comes out of a collective: another process has ended, or does not answer."""
+        return is_lost(error)
 
     def find_parameters(self, model: Any) -> Iterable[tuple[str, object]]:
         """Return the parameters of a model with their names."""

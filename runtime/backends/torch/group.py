@@ -1,0 +1,175 @@
+"""The processes of a run as a group of torch.distributed, and their launcher."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar, final
+
+import torch
+import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, get_error_handler
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+from torch.distributed.rendezvous import rendezvous
+
+from graphspec.diagnostics import SpecError
+from runtime.backends.torch.devices import choose_device
+from runtime.problems import describe, problem, quiet
+from runtime.processes import LOST, Processes, Silent
+from runtime.terminal import INTERRUPTED, PROBLEM, USAGE
+
+T = TypeVar("T")
+FAILED = "failed"
+"""The key under which the first process that fails writes its rank."""
+PATIENCE = 3.0
+"""Seconds in which the others notice that one has left; who does not has ended itself, or hangs."""
+LOST_HELP = "see what it has printed last; the run goes on from its newest checkpoint with --resume"
+
+
+@final
+class Group(Processes):
+    """This process in torch.distributed's default group, made as the environment says (RANK, WORLD_SIZE, ...).
+
+    Errors go through the store of the group, which works when a collective does not.
+    """
+
+    def __init__(self, timeout: float, device: str) -> None:
+        """Meet the others within a time in seconds. Raises SpecError (GS257) where that fails."""
+        self.device = self.find_device(device)
+        if torch.device(self.device).type == "cuda":
+            torch.cuda.set_device(self.device)
+        limit = timedelta(seconds=timeout)
+        try:
+            self.store, self.rank, self.count = next(iter(rendezvous("env://", timeout=limit)))
+            self.store.set_timeout(limit)
+            group = PrefixStore("group", self.store)
+            dist.init_process_group(store=group, rank=self.rank, world_size=self.count, timeout=limit)
+            dist.barrier()  # connections are made at the first collective
+        except (ValueError, RuntimeError) as error:
+            help = "check RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or let torchrun set them"
+            raise problem("GS257", f"the processes do not find each other: {describe(error)}", help=help) from error
+
+    def share(self, make: Callable[[], T]) -> T:
+        """Return on all processes what the first one makes."""
+        held = [make() if self.rank == 0 else None]
+        with losing("the first process"):
+            dist.broadcast_object_list(held, src=0)
+        return held[0]  # type: ignore[return-value]
+
+    def gather(self, value: T) -> list[T]:
+        """Return the values of all processes, by rank."""
+        held: list[Any] = [None] * self.count
+        with losing("all processes"):
+            dist.all_gather_object(held, value)
+        return held
+
+    def agree(self, number: int) -> int:
+        """Return the greatest of the numbers of all processes."""
+        found = torch.tensor([number], device=self.device)
+        with losing("all processes"):
+            dist.all_reduce(found, op=dist.ReduceOp.MAX)
+        return int(found.item())
+
+    def find_device(self, request: str) -> str:
+        """Return the device of this process: of several GPUs, the one of its number on its machine."""
+        device = choose_device(request)
+        if device.type == "cuda" and device.index is None:
+            return f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+        return str(device)
+
+    def has_failed(self) -> bool:
+        """Return whether some process has ended the run by an error."""
+        try:
+            return self.store.check([FAILED])
+        except RuntimeError:  # the process that keeps the store is gone
+            return True
+
+    def report(self, error: BaseException) -> BaseException:
+        """Return what this process raises in place of an error: of all that fail, the first alone says why."""
+        code, is_first, rank = INTERRUPTED if isinstance(error, KeyboardInterrupt) else PROBLEM, True, str(self.rank)
+        with suppress(RuntimeError):  # where the process that keeps the store is gone, all say it
+            is_first = self.store.compare_set(FAILED, "", rank).decode() == rank
+        self.leave()
+        if not is_first:
+            return Silent(code)
+        where = f"on rank {self.rank} of {self.count}"
+        if isinstance(error, SpecError):
+            notes = (where,)
+            if any(each.code == LOST for each in error.diagnostics):
+                notes = (*self._name_missing(), where)
+            error.diagnostics = tuple(replace(each, notes=(*each.notes, *notes)) for each in error.diagnostics)
+        elif isinstance(error, Exception):
+            error.add_note(where)
+        if code == PROBLEM and "TORCHELASTIC_ERROR_FILE" in os.environ:
+            get_error_handler().record_exception(error)  # what torchrun shows of the process that failed first
+        return error
+
+    def _name_missing(self) -> tuple[str, ...]:
+        """Return a note that names those who have not noticed by now that the run has ended; none where all have."""
+        missing = [rank for rank in range(self.count) if rank != self.rank]
+        end = time.monotonic() + PATIENCE
+        with suppress(RuntimeError):
+            while missing and time.monotonic() < end:
+                missing = [rank for rank in missing if not self.store.check([f"left {rank}"])]
+                time.sleep(0.02)
+        return (f"without an answer: rank {', '.join(map(str, missing))}",) if missing else ()
+
+    def leave(self) -> None:
+        """Leave the others: who waits for this process gets an error at once."""
+        with suppress(RuntimeError):
+            self.store.set(f"left {self.rank}", "")
+        with suppress(RuntimeError, ValueError, AssertionError):
+            dist.destroy_process_group()
+
+
+@contextmanager
+def losing(whom: str) -> Generator[None]:
+    """Raise SpecError (GS259) where a collective inside fails because another process is gone, or does not answer."""
+    try:
+        yield
+    except RuntimeError as error:
+        message = f"{whom} did not answer: a process has ended, or hangs"
+        raise problem(LOST, message, notes=(f"torch: {describe(error)}",), help=LOST_HELP) from error
+
+
+def launch(count: int, arguments: Sequence[str]) -> int:
+    """Run a command line of `stepgraph` in several processes on this machine, and return the exit code.
+
+    The first process that fails says what went wrong; where none could, its end is reported here.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
+    with TemporaryDirectory() as logs, quiet():
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=count,
+            run_id=uuid.uuid4().hex,
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            local_addr="localhost",
+            max_restarts=0,
+            logs_specs=DefaultLogsSpecs(log_dir=logs),
+        )
+        try:
+            elastic_launch(config, sys.executable)("-m", "runtime.cli", *arguments)
+        except ChildFailedError as error:
+            codes = {failure.exitcode for failure in error.failures.values()}
+            is_reported = any(Path(logs).rglob("error.json")) or not codes.isdisjoint({PROBLEM, USAGE, INTERRUPTED})
+            if not is_reported:
+                rank, failure = error.get_first_failure()
+                ended = failure.signal_name() if failure.exitcode < 0 else f"exit code {failure.exitcode}"
+                raise problem(LOST, f"rank {rank} of {count} has ended by {ended}", help=LOST_HELP) from None
+            return max(codes & {PROBLEM, USAGE, INTERRUPTED}, default=PROBLEM)
+        except SignalException:
+            return INTERRUPTED
+    return 0

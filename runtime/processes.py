@@ -1,0 +1,131 @@
+"""Processes that take a run together: this one among them, and what they exchange outside of steps."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TypeVar, final
+
+from runtime.problems import problem
+
+T = TypeVar("T")
+LOST = "GS259"
+"""The code of a process that has ended, or does not answer."""
+
+
+class Silent(Exception):
+    """This process ends because another one did, which has said why; ``code``: its exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Processes(ABC):
+    """This process among those of a run. All of them call the methods in the same order, but for the last four.
+
+    ``rank`` is its number, from 0; ``count`` is how many there are.
+    """
+
+    rank: int
+    count: int
+
+    @abstractmethod
+    def share(self, make: Callable[[], T]) -> T:
+        """Return on all processes what the first one makes; only there it is made."""
+
+    @abstractmethod
+    def gather(self, value: T) -> list[T]:
+        """Return the values of all processes, by rank."""
+
+    @abstractmethod
+    def agree(self, number: int) -> int:
+        """Return the greatest of the numbers of all processes."""
+
+    @abstractmethod
+    def find_device(self, request: str) -> str:
+        """Return the device of this process where the user asks for ``request``."""
+
+    @abstractmethod
+    def has_failed(self) -> bool:
+        """Return whether some process has ended the run by an error."""
+
+    @abstractmethod
+    def report(self, error: BaseException) -> BaseException:
+        """Return what this process raises in place of an error: of all that fail, the first alone says why."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Leave the others: nothing is exchanged after that."""
+
+
+@final
+class Alone(Processes):
+    """The only process of a run."""
+
+    rank, count = 0, 1
+
+    def share(self, make: Callable[[], T]) -> T:
+        """Make it."""
+        return make()
+
+    def gather(self, value: T) -> list[T]:
+        """Return the value."""
+        return [value]
+
+    def agree(self, number: int) -> int:
+        """Return the number."""
+        return number
+
+    def find_device(self, request: str) -> str:
+        """Return the device as asked for."""
+        return request
+
+    def has_failed(self) -> bool:
+        """Return False."""
+        return False
+
+    def report(self, error: BaseException) -> BaseException:
+        """Return the error."""
+        return error
+
+    def leave(self) -> None:
+        """Do nothing."""
+
+
+def count_started() -> int:
+    """Return how many processes a launcher has started for the run, as it says in the environment."""
+    text = os.environ.get("WORLD_SIZE", "1")
+    return int(text) if text.isdecimal() else 1
+
+
+def find_launch() -> str:
+    """Return what identifies the launcher of this process, the same when it starts it again; empty without one.
+
+    torchrun and ``--nproc`` start processes again themselves, so the launcher is the parent.
+    """
+    launch = os.environ.get("TORCHELASTIC_RUN_ID")
+    return "" if launch is None else f"{launch}:{os.getppid()}"
+
+
+def is_restarted() -> bool:
+    """Return whether the launcher has started this process again, after one had failed."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+
+
+def compare(processes: Processes, facts: Mapping[str, str]) -> None:
+    """Raise SpecError (GS258), on all processes, where some differ in what all must have in common.
+
+    ``facts``: what it is -> its value, or a digest of it, as a message shows it.
+    """
+    first, *others = processes.gather(dict(facts))
+    found = [
+        f"rank {rank} has another {name}: {theirs.get(name, 'none')}, and rank 0 has {value}"
+        for rank, theirs in enumerate(others, 1)
+        for name, value in first.items()
+        if theirs.get(name) != value
+    ]
+    if found:
+        help = "start all processes by the same command, in the same environment, on the same files"
+        raise problem("GS258", found[0], notes=tuple(found[1:]), help=help)

@@ -1,0 +1,81 @@
+"""Runs that several processes take together: what they need to begin, and what must be equal among them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from graphspec.declare.graph import GraphSpec
+from runtime.data import AnyFeed
+from runtime.data.arrays import Array
+from runtime.data.source import Sampled, Stored
+from runtime.problems import problem
+from runtime.processes import Alone, Processes, count_started
+from runtime.registry import find_backend
+
+if TYPE_CHECKING:
+    from runtime.step import Step
+
+
+def require_replicated(spec: GraphSpec, count: int, *, is_debugging: bool) -> None:
+    """Raise SpecError (GS257) where several processes cannot take a run of a spec together."""
+    message = help = ""
+    if not spec.is_replicated:
+        message = f"{count} processes are to train {spec.name!r}, and it does not say how they share a step"
+        help = "add `parallel: {kind: replicated}` to the spec, or start one process"
+    elif spec.parallel is not None and spec.parallel.buffers == "local":
+        message = "with `buffers: local` every process has other statistics, and a checkpoint holds one of them"
+        help = "write `buffers: rank0` or `buffers: mean`"
+    elif is_debugging:
+        message = "`--debug nan` and `--replay` work with one process"
+        help = "start one: it takes the same steps"
+    if message:
+        raise problem("GS257", message, span=spec.span("parallel"), help=help, texts=spec.texts())
+
+
+def join(spec: GraphSpec, backend: str, device: str, *, is_debugging: bool) -> Processes:
+    """Return the processes that a launcher has started for a run, after meeting them; alone without one.
+
+    Raises SpecError (GS257) where they cannot take the run together, or do not find each other.
+    """
+    count = count_started()
+    if count == 1:
+        return Alone()
+    require_replicated(spec, count, is_debugging=is_debugging)
+    assert spec.parallel is not None
+    return find_backend(backend).join(spec.parallel.timeout, device)
+
+
+def digest(*contents: bytes | memoryview) -> str:
+    """Return a short digest of some contents."""
+    found = hashlib.sha256()
+    for content in contents:
+        found.update(content)
+    return found.hexdigest()[:16]
+
+
+def digest_arrays(arrays: Mapping[str, Array]) -> str:
+    """Return a digest of arrays with their names, types and shapes."""
+    found: list[bytes | memoryview] = []
+    for name, array in arrays.items():
+        found += [f"{name} {array.dtype} {array.shape} ".encode(), np.ascontiguousarray(array).data.cast("B")]
+    return digest(*found)
+
+
+def digest_data(feed: AnyFeed) -> str:
+    """Return a digest of the data of a feed: of stored arrays all, of others how many samples or batches there are."""
+    found: list[str] = []
+    for part in feed.parts:
+        batches = part.batches
+        found.append(f"{batches.kind} {batches.size} {batches.length}")
+        if isinstance(batches, Sampled) and isinstance(batches.samples, Stored):
+            found.append(digest_arrays(batches.samples.arrays))
+    return digest(*(each.encode() for each in found))
+
+
+def digest_weights(step: Step) -> str:
+    """Return a digest of all that training changes in a step, as it is now."""
+    return digest_arrays({name: step.numpy(each) for name, each in step.tensors().items()})
