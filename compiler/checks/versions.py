@@ -13,6 +13,7 @@ from graphspec.declare.blocks import find_use
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
 from graphspec.diagnostics import Diagnostic
+from graphspec.expand.parts import find_names_inside
 
 
 def check_stale(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
@@ -117,10 +118,8 @@ def find_unordered_problems(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagn
         if cell.kind != "optimizer" and is_order_only:
             pairs.setdefault((first, second), cell)
     for (first, second), cell in pairs.items():
-        inside, _, local = first.rpartition(".")  # within a block its ops call each other by their own names
-        are_inside = bool(inside) and second.startswith(f"{inside}.")
-        named = (local, second.removeprefix(f"{inside}.")) if are_inside else (first, second)
-        place, order = graph.nodes[first].place, f"write `after: {named[0]}` on '{named[1]}'"
+        earlier, later = find_names_inside(first, second)
+        place, order = graph.nodes[first].place, f"write `after: {earlier}` on '{later}'"
         yield Diagnostic(
             code="E-UNORDERED-WRITES",
             message=f"'{first}' and '{second}' both write {cell} in one step, and nothing says which comes first",

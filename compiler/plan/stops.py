@@ -12,6 +12,7 @@ from compiler.passes.paths import find_paths, find_reaching
 from compiler.passes.schedule import is_update
 from compiler.plan.formula import Lines
 from graphspec.declare.ops import ForwardOp, GradientOp, Op
+from graphspec.write.formula import write_formula
 
 
 def explain_stops(graph: StepGraph, lines: Lines, instruction: Instruction, op: Op) -> Iterator[str]:
@@ -32,7 +33,7 @@ def _find_stop(node: Instruction, lines: Lines, op: Op) -> str:
     """Return the stop that makes a node's results constants, as it is written; empty where none does."""
     match node, op:
         case Evaluate(), _ if node.function.builtin and node.function.name == "stop":
-            return lines.write(node).partition(" = ")[2]
+            return write_formula(lines.read(node))
         case ((Forward() | Gradient()), ForwardOp(stop=True) | GradientOp(stop=True)):
             return "stop: true"
         case _:

@@ -174,7 +174,6 @@ class _Writer:
             case _:
                 yield f"{head} {_flow(value)}"
 
-
     def _is_filled(self, value: Tree, indent: str, path: Path) -> bool:
         """Return whether a long value stays between brackets, unless one of its parts is long itself.
 

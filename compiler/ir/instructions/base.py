@@ -38,6 +38,8 @@ Overflow: TypeAlias = Literal["", "group", "all", "own", "apply", "error"]
 TOGETHER: tuple[Overflow, ...] = ("group", "all")
 """Policies under which a write depends on the verdicts of other updates, regardless of their policies."""
 
+UNSAID = "every kind of instruction answers this for itself"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionBase:
@@ -169,17 +171,17 @@ class InstructionBase:
     @property
     def defines(self) -> tuple[str, ...]:
         """Return the names of the values that it defines."""
-        raise NotImplementedError
+        raise TypeError(UNSAID)
 
     @property
     def operands(self) -> tuple[str, ...]:
         """Return the names of the values that it reads, in order; the verdicts under which it writes are none."""
-        raise NotImplementedError
+        raise TypeError(UNSAID)
 
     @property
     def recorded(self) -> bool:
         """Return whether it runs with a graph that its results carry on."""
-        raise NotImplementedError
+        raise TypeError(UNSAID)
 
     @property
     def refs(self) -> tuple[Ref, ...]:
@@ -216,7 +218,7 @@ class InstructionBase:
     @property
     def phrase(self) -> str:
         """Return what it does, in one line: ``fake = generator(z)``."""
-        raise NotImplementedError
+        raise TypeError(UNSAID)
 
     @property
     def title(self) -> str:
@@ -235,7 +237,7 @@ class InstructionBase:
 
     def export(self) -> Object:
         """Return the fields that its kind adds to the published plan."""
-        raise NotImplementedError
+        raise TypeError(UNSAID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ FAILED = "failed"
 """The key under which the first process that fails writes its rank."""
 PATIENCE = 3.0
 """Seconds in which the others notice that one has left; who does not has ended itself, or hangs."""
-LOST_HELP = "see what it has printed last; the run goes on from its newest checkpoint with --resume"
+LOST_HELP = "see what it has printed last; --resume continues the run from its newest checkpoint"
 
 
 @final
