@@ -9,11 +9,10 @@ from compiler.ir.diagnose import span_of
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.schedule import find_chains
 from compiler.passes.versions import find_unordered
-from graphspec.declare.blocks import find_use
+from graphspec.declare.blocks import find_use, find_written
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.expand.parts import find_names_inside
 
 
 def check_stale(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
@@ -118,8 +117,8 @@ def find_unordered_problems(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagn
         if cell.kind != "optimizer" and is_order_only:
             pairs.setdefault((first, second), cell)
     for (first, second), cell in pairs.items():
-        earlier, later = find_names_inside(first, second)
-        place, order = graph.nodes[first].place, f"write `after: {earlier}` on '{later}'"
+        before, writer = find_written(first, second)
+        place, order = graph.nodes[first].place, f"write `after: {before}` on '{writer}'"
         yield Diagnostic(
             code="E-UNORDERED-WRITES",
             message=f"'{first}' and '{second}' both write {cell} in one step, and nothing says which comes first",

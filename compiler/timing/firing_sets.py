@@ -114,7 +114,7 @@ class _Walk:
         decided = [gate for gate in gates if gate.op not in undecided]
         period = find_period(decided)
         if period > LONGEST_PERIOD:
-            slow, most = ", ".join(gate.op for gate in decided if gate.every > 1), _bound(gates) * len(always)
+            slow, most = ", ".join(gate.op for gate in decided if gate.every > 1), bound_sets(gates) * len(always)
             sets = f"up to {most:,} functions would be made, one for every set of ops that fire together"
             raise ValueError(f"the clocks of {slow} only repeat after {period:,} steps; {sets}")
         alike: dict[Gate, list[str]] = {}  # undecided gates that count the same steps are due together
@@ -222,7 +222,7 @@ class _Walk:
         )
 
 
-def _bound(gates: Sequence[Gate]) -> int:
+def bound_sets(gates: Sequence[Gate]) -> int:
     """Return how many sets of gates can be open together at most: what only follows is open with what it follows."""
     timed = (gate for gate in gates if not gate.draw)
     free = {replace(gate, op="", follows=()) if gate.clock == "steps" else gate for gate in timed}

@@ -68,12 +68,6 @@ def draws_rows(op: Mapping[str, Plain]) -> bool:
     return isinstance(shape, list) and BATCH in shape
 
 
-def find_names_inside(first: str, second: str) -> tuple[str, str]:
-    """Return the names by which two ops call each other where they are written: without the block that holds both."""
-    block = f"{first.rpartition('.')[0]}."
-    return (first.removeprefix(block), second.removeprefix(block)) if second.startswith(block) else (first, second)
-
-
 def check_repeated(name: str, repeat: str, op: OpBase) -> Iterator[tuple[str, Path, str]]:
     """Yield what an op cannot be in an iteration of a `repeat`: the message, the field, and the remedy.
 
