@@ -39,7 +39,7 @@ def evaluate(
     return Evaluate(
         id=name,
         op=op,
-        label=f"call {name}",
+        label=f"evaluate {name}",
         place=place,
         micro_batch=micro_batch,
         uses=tuple(Use(value=value, differentiable=not constant) for value in operands),

@@ -126,7 +126,7 @@ def _evaluate(
     return Evaluate(
         id=name,
         op=name,
-        label=f"{family} {expr or name}",
+        label=f"evaluate {expr or name}",
         place=context.place(name),
         uses=uses_of(arguments, differentiable=differentiable),
         differentiable=differentiable,

@@ -140,7 +140,7 @@ def _keep(
         replace(use, optional=use.value not in needed and (use.value in lazy or context.value(use.value).optional))
         for use in uses_of(arguments)
     )
-    rest = replace(call, id=name, label=f"call {name}", uses=uses, arguments=arguments, outputs=(name,))
+    rest = replace(call, id=name, label=f"evaluate {name}", uses=uses, arguments=arguments, outputs=(name,))
     return name, (*nodes, rest)
 
 

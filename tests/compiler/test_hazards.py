@@ -231,7 +231,7 @@ def test_two_live_versions_of_one_model_are_an_error_on_pytorch_only():
 
 def test_two_live_versions_are_told_with_the_reason_of_every_edge():
     found = problems(TWO_VERSIONS)[0]
-    assert "apply step_a -> forward again -> call both" in found.message
+    assert "apply step_a -> forward again -> evaluate both" in found.message
     assert found.notes[0] == "apply step_a before forward again: again is declared `after: step_a`"
     assert found.notes[-1].startswith(
         "gradient twice before apply step_a: gradient twice still reads a.params@0 through fa"

@@ -154,7 +154,7 @@ def test_a_line_has_the_versions_that_the_parts_of_its_expression_read():
     (far,) = [line for line in lines if " a.far = " in line]
     assert far.split()[-1] == "center.state@0"
     (store,) = [line for line in lines if " center <- moved" in line]
-    assert store.endswith("-> center.state@1  [waits for call a.far]")
+    assert store.endswith("-> center.state@1  [waits for evaluate a.far]")
 
 
 def test_a_block_reads_a_state_as_if_every_use_gave_it():

@@ -58,12 +58,12 @@ def test_a_forward_after_the_update_that_its_own_loss_feeds_is_a_cycle():
     found = problems(STEP_A.replace("inputs: x}", "inputs: x, after: step_a}"))
     assert [one.code for one in found] == ["E-CYCLE"]
     assert set(found[0].notes) == {
-        "forward fa before loss la: loss la uses the value fa",
-        "loss la before gradient step_a: gradient step_a uses the value la",
+        "forward fa before evaluate la: evaluate la uses the value fa",
+        "evaluate la before gradient step_a: gradient step_a uses the value la",
         "gradient step_a before apply step_a: apply step_a uses the value step_a",
         "apply step_a before forward fa: fa is declared `after: step_a`",
     }
-    assert "forward fa -> loss la -> gradient step_a -> apply step_a" in found[0].message
+    assert "forward fa -> evaluate la -> gradient step_a -> apply step_a" in found[0].message
 
 
 def test_values_that_need_each_other_are_a_cycle():
