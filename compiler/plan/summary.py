@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from compiler.ir.program import ModeProgram, OptimizerDecl
+from compiler.ir.step_graph import StepGraph
 from compiler.ir.value import ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.folds import group_iterations
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.timetable import format_schedule
 from compiler.plan.turns import SHOWN, count_turns, describe_assumption, describe_turns, find_first_turns
+from compiler.plan.waits import find_waits
 from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
 from graphspec.diagnostics import escape
 
@@ -89,8 +91,16 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
         "models": tuple(models.items()),
         SEEN: tuple(_say_together({op: "; or ".join(found) for op, found in seen.items()}, plan).values()),
         "written": tuple(_describe_writes(plan, moments)),
-        WAITS: tuple(dict.fromkeys(decisions)),
+        WAITS: tuple(dict.fromkeys((*(wait for graph in graphs for wait in _list_waits(graph)), *decisions))),
     }
+
+
+def _list_waits(graph: StepGraph) -> Iterator[tuple[str, str]]:
+    """Yield what a write waits for that is not deferred: the order has that before its gradient anyway."""
+    deferred = {each.node for each in graph.decisions if each.code == "DEFER"}
+    for name, edges in find_waits(graph).items():
+        if name not in deferred:
+            yield "waits", f"{graph.nodes[name].label}: {'; '.join(dict.fromkeys(edge.why for edge in edges))}"
 
 
 def _say_together(texts: Mapping[str, str], plan: CompiledStep) -> Mapping[str, tuple[str, str]]:

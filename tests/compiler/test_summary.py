@@ -9,10 +9,11 @@ import pytest
 
 from compiler import Plan, compile_step
 from compiler.ir.instructions import Forward
-from compiler.plan.summary import SEEN, find_summarized, list_sections
+from compiler.plan.summary import SEEN, WAITS, find_summarized, list_sections
 from graphspec import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SPECS = sorted(EXAMPLES.glob("*/*.yaml"))
 NAMES = ("autoencoder", "cyclegan", "gan-digits", "maml", "ppo", "sac", "sam", "stylegan2-lazy", "td3", "wgan-gp")
 
 
@@ -48,3 +49,24 @@ def test_iterations_read_what_those_before_them_wrote() -> None:
         ("passes.2.now.scores to passes.20.now.scores", "actor after passes.1.step, and so on"),
         ("passes.2.guess to passes.20.guess", "critic after passes.1.step, and so on"),
     ]
+
+
+def test_an_update_that_waits_without_being_deferred_is_told_with_its_reason() -> None:
+    text = plan_of("simultaneous-gan").explain()
+    why = "gradient step_g still reads discriminator.params@0 through on_fake (simultaneous-gan.yaml:21:3)"
+    assert f"\n  waits        apply step_d: {why}\n" in text
+    assert "  no update is deferred and nothing is cloned\n" in text
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_a_summary_has_every_reason_for_which_the_plan_says_that_something_waits(path: Path) -> None:
+    plan = compile_step(load(path))
+    entries = list_sections(plan, find_summarized(plan))[WAITS]
+    waits = [
+        (each["op"], wait["text"])
+        for function in plan.to_json()["functions"]
+        for each in function["instructions"]
+        for wait in each.get("waits", ())
+    ]
+    for op, why in waits:
+        assert any(code in ("waits", "DEFER") and f" {op}" in text and why in text for code, text in entries), (op, why)
