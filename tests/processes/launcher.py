@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from multiprocessing.process import BaseProcess as Process
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from runtime import api
+from runtime.cli import execute
 from tests.resilience.processes import Ended, start
 
 LINE = """graphspec: 1
@@ -119,3 +121,34 @@ def run_all(
         assert process.exitcode is not None, f"rank {rank} does not end"
         ended.append(Ended(code=process.exitcode, output=(folder / f"{rank}.txt").read_text()))
     return ended
+
+
+def launch_twice(folder: Path) -> None:
+    """Run ``line.yaml`` by two processes of the launcher behind torchrun, which starts both again where one fails."""
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=2,
+        run_id="again",
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        local_addr="localhost",
+        max_restarts=1,
+        start_method="fork",
+    )
+    elastic_launch(config, work)(str(folder))
+
+
+def work(folder: str) -> None:
+    """Be one of these processes."""
+    os.chdir(folder)
+    opened = os.open("printed.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(opened, stream)
+    prepare({})
+    code = execute(["run", "line.yaml", "--out", "out", "--allow", "sources"])
+    sys.stdout.flush()
+    if code:
+        os._exit(code)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from runtime.checkpoints import Checkpoint, read_checkpoint
+from runtime.cli import execute
 from runtime.state import Array
-from tests.processes.launcher import LINE, run_all, write
+from tests.processes.launcher import LINE, launch_twice, run_all, write
+from tests.resilience.processes import apart
 
 pytestmark = [pytest.mark.xdist_group("runs of processes"), pytest.mark.needs("torch")]  # one worker starts them
 
@@ -77,12 +82,17 @@ def test_a_run_of_two_processes_has_the_files_of_one(whole: Path, tmp_path: Path
     assert outputs[1] == ""  # the first shows the run
 
 
-@pytest.mark.parametrize("text", [STREAM, NUMBERED], ids=["batches", "samples"])
-def test_sources_of_the_users_are_split(tmp_path: Path, text: str) -> None:
+def test_samples_of_a_class_are_read_by_the_process_that_has_them(whole: Path, tmp_path: Path) -> None:
+    write(tmp_path, NUMBERED)  # the same numbers as in the file
+    train(tmp_path, 2)
+    check_equal(tmp_path, whole)
+
+
+def test_batches_of_a_class_are_split(tmp_path: Path) -> None:
     for count in (1, 2):
         folder = tmp_path / str(count)
         folder.mkdir()
-        write(folder, text)
+        write(folder, STREAM)
         train(folder, count)
     check_equal(tmp_path / "2", tmp_path / "1")
 
@@ -137,3 +147,138 @@ def test_a_process_that_fails_ends_all_with_one_message(tmp_path: Path, how: str
     assert f"on rank {1 if how == 'raises' else 0} of 2" in printed
     assert "Traceback" not in printed
     assert read(tmp_path, 4).arrays  # whole
+
+
+def test_processes_that_were_started_differently_are_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    ended = run_all(tmp_path, ("--seed", "0"), ("--seed", "7"))
+    printed = "\n".join(each.output for each in ended)
+    assert [each.code for each in ended] == [1, 1]
+    assert printed.count("error[") == 1
+    assert "error[GS258]: rank 1 has another seed: 7, and rank 0 has 0" in printed
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_at_one_process_lets_all_end_after_the_same_step(tmp_path: Path) -> None:
+    folder, other = tmp_path / "two", tmp_path / "one"
+    for each in (folder, other):
+        each.mkdir()
+        write(each, LINE.replace("eval: 5 steps, best: {metric: seen, mode: min}", ""))
+
+    def interrupt(started: list[BaseProcess]) -> None:
+        while not (folder / "out" / "checkpoints" / "step-8").exists():
+            started[0].join(0.05)
+            assert started[0].is_alive()
+        os.kill(started[1].pid or 0, signal.SIGINT)
+
+    ended = run_all(folder, *[("--steps", "1000000")] * 2, meanwhile=interrupt)
+    assert [each.code for each in ended] == [130, 130]
+    assert "interrupted (SIGINT)" in ended[0].output
+    assert ended[1].output == ""
+    made = max(int(path.name.removeprefix("step-")) for path in (folder / "out" / "checkpoints").iterdir())
+    train(other, 1, "--steps", str(made))
+    found, expected = read(folder, made), read(other, made)
+    assert all(find_gap(found.arrays[name], array) < 1e-10 for name, array in expected.arrays.items())
+
+
+SCALED = """graphspec: 1
+name: line
+parallel: {kind: replicated}
+precision: {loss_scale: dynamic}
+inputs: {x: {shape: [batch, 1]}, y: {shape: [batch, 1]}}
+models: {net: {layers: [{linear: 3}, tanh, {linear: 1}], optimizer: {name: adam, lr: 0.05}}}
+ops:
+  guess: {forward: net, inputs: x}
+  error: {loss: mse, inputs: [guess, y]}
+  learn: {update: net, loss: error}
+data: {train: {source: npz, path: line.npz, batch: 7}}
+run: {steps: 12, log: []}
+"""
+
+
+def test_a_number_that_is_not_finite_on_one_process_skips_the_update_on_all(tmp_path: Path) -> None:
+    for count in (1, 2):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        write(folder, SCALED)
+        rows = dict(np.load(folder / "line.npz"))
+        rows["y"][20] = np.inf  # the last row of the third batch: of the second process
+        np.savez(folder / "line.npz", allow_pickle=False, **rows)
+        train(folder, count)
+    found, expected = read(tmp_path / "2", 12), read(tmp_path / "1", 12)
+    assert all(find_gap(found.arrays[name], array) < 1e-12 for name, array in expected.arrays.items())
+    assert found.sections["counters"] == expected.sections["counters"]
+    assert found.sections["counters"]["applied"] == {"net": 10}  # of 12 steps, two of which have that row
+
+
+def test_the_command_starts_the_processes_itself(tmp_path: Path) -> None:
+    write(tmp_path, SCALED)
+    given = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "runtime.cli", "run", "line.yaml", "--out", "out", "--nproc", "2", "--steps", "1"]
+    done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("step 1/1") == 1  # by the first process alone
+    assert read(tmp_path, 1).arrays
+
+
+def test_a_launcher_starts_a_run_again_that_has_lost_a_process(tmp_path: Path) -> None:
+    for name, how in (("two", "dies"), ("one", "goes on")):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, FAILING.replace("HOW", how).replace("timeout: 2", "timeout: 60"))
+    apart("torch", launch_twice, tmp_path / "two")
+    train(tmp_path / "one", 1)
+    check_equal(tmp_path / "two", tmp_path / "one")
+    assert "going on after step 5" in (tmp_path / "two" / "printed.txt").read_text()
+
+
+SHOWN = """graphspec: 1
+name: line
+parallel: {kind: replicated}
+inputs: {x: {shape: [batch, 1]}}
+models: {net: {layers: [{linear: 16}, tanh, {reshape: [4, 4]}], optimizer: sgd}}
+ops:
+  z: {random: normal, like: x, mode: [train, MODE]}
+  moved: {call: add, inputs: [x, z], mode: [train, MODE]}
+  page: {forward: net, inputs: moved, mode: [train, MODE]}
+  loss: {loss: mse, inputs: [page, 0.0], mode: train}
+  step: {update: net, loss: loss}
+  seen: {call: mean, inputs: page, mode: MODE}
+outputs: [page, loss, seen]
+data: {train: {source: npz, path: line.npz, batch: 8}, test: {source: npz, path: test.npz, batch: 5}}
+run: {steps: 2, log: [], images: {value: page, every: 1 steps, data: test}, eval: {every: 2 steps, mode: MODE}}
+"""
+
+
+@pytest.mark.parametrize("mode", ["eval", "infer"])
+def test_pictures_are_those_of_one_process(tmp_path: Path, mode: str) -> None:
+    pictures: list[dict[str, np.ndarray]] = []
+    for count in (1, 2):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        write(folder, SHOWN.replace("MODE", mode))
+        train(folder, count)
+        pictures.append({path.name: np.asarray(Image.open(path), np.int16) for path in folder.glob("out/page*.png")})
+    assert pictures[0].keys() == pictures[1].keys() == {"page.png", "page_1.png", "page_2.png"}
+    assert all(np.abs(picture - pictures[1][name]).max() <= 1 for name, picture in pictures[0].items())  # rounding
+
+
+LONELY = LINE.replace("parallel: {kind: replicated, timeout: 60}", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        (LONELY, (), "2 processes are to train 'line', and it does not say how they share a step"),
+        (LINE.replace("timeout: 60", "buffers: local"), (), "with `buffers: local` every process has other statistics"),
+        (LINE, ("--debug", "nan"), "`--debug nan` and `--replay` work with one process"),
+        (LINE, ("--backend", "tensorflow"), "only steps for PyTorch are taken by several processes"),
+    ],
+    ids=["alone", "local", "debug", "tensorflow"],
+)
+def test_what_processes_cannot_take_together_is_refused_before_they_start(
+    workdir: Path, capsys: pytest.CaptureFixture[str], text: str, options: tuple[str, ...], said: str
+) -> None:
+    write(workdir, text)
+    assert execute(["run", "line.yaml", "--nproc", "2", *options]) == 1
+    assert f"error[GS257]: {said}" in capsys.readouterr().err
+    assert not (workdir / "runs").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 import uuid
@@ -24,6 +25,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from graphspec.diagnostics import SpecError
 from runtime.backends.torch.devices import choose_device
+from runtime.interrupt import SIGNALS
 from runtime.problems import describe, problem, quiet
 from runtime.processes import LOST, Processes, Silent
 from runtime.terminal import INTERRUPTED, PROBLEM, USAGE
@@ -50,10 +52,13 @@ class Group(Processes):
             torch.cuda.set_device(self.device)
         limit = timedelta(seconds=timeout)
         try:
-            self.store, self.rank, self.count = next(iter(rendezvous("env://", timeout=limit)))
-            self.store.set_timeout(limit)
-            group = PrefixStore("group", self.store)
-            dist.init_process_group(store=group, rank=self.rank, world_size=self.count, timeout=limit)
+            store, self.rank, self.count = next(iter(rendezvous("env://", timeout=limit)))
+            store.set_timeout(limit)
+            # a launcher that starts the processes again may keep the store
+            self.store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+            dist.init_process_group(
+                store=PrefixStore("group", self.store), rank=self.rank, world_size=self.count, timeout=limit
+            )
             dist.barrier()  # connections are made at the first collective
         except (ValueError, RuntimeError) as error:
             help = "check RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or let torchrun set them"
@@ -96,6 +101,8 @@ class Group(Processes):
 
     def report(self, error: BaseException) -> BaseException:
         """Return what this process raises in place of an error: of all that fail, the first alone says why."""
+        for number in SIGNALS:  # the launcher asks this process to end, as another one has: it does
+            signal.signal(number, signal.SIG_IGN)
         code, is_first, rank = INTERRUPTED if isinstance(error, KeyboardInterrupt) else PROBLEM, True, str(self.rank)
         with suppress(RuntimeError):  # where the process that keeps the store is gone, all say it
             is_first = self.store.compare_set(FAILED, "", rank).decode() == rank
