@@ -114,12 +114,15 @@ def is_restarted() -> bool:
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 
 
-def compare(processes: Processes, facts: Mapping[str, str]) -> None:
+def compare(processes: Processes, find: Callable[[], Mapping[str, str]]) -> None:
     """Raise SpecError (GS258), on all processes, where some differ in what all must have in common.
 
-    ``facts``: what it is -> its value, or a digest of it, as a message shows it.
+    ``find`` returns that: what it is -> its value, or a digest of it, as a message shows it. A process that is alone
+    need not know.
     """
-    first, *others = processes.gather(dict(facts))
+    if processes.count == 1:
+        return
+    first, *others = processes.gather(dict(find()))
     found = [
         f"rank {rank} has another {name}: {theirs.get(name, 'none')}, and rank 0 has {value}"
         for rank, theirs in enumerate(others, 1)

@@ -30,6 +30,7 @@ from runtime.cli.options import (
 )
 from runtime.interrupt import Interrupted
 from runtime.problems import problem
+from runtime.processes import Silent
 from runtime.terminal import counted, has_moving_lines, say
 
 if TYPE_CHECKING:
@@ -145,7 +146,9 @@ def _launch(context: typer.Context, spec: GraphSpec, count: int, backend: Backen
         for one in cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]:
             text = str(one)  # of an enumeration its value
             words += [text] if each.param_type_name == "argument" else [name] if value is True else [name, text]
-    raise typer.Exit(find_backend(DEFAULT if backend is None else backend.value).launch(count, ["run", *words]))
+    code = find_backend(DEFAULT if backend is None else backend.value).launch(count, ["run", *words])
+    if code:
+        raise Silent(code)  # one of them has said why
 
 
 Data: TypeAlias = Annotated[

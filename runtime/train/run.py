@@ -45,7 +45,7 @@ from runtime.train.pace import find_declared_pace
 from runtime.train.plots import ImageLogger, draw_curves
 from runtime.train.resume import Past, find_checkpoint, find_newest, find_past
 from runtime.train.run_folder import Lengths, Lock, Record, fingerprint, read_record, write_record
-from runtime.train.together import digest, digest_data, digest_weights, join
+from runtime.train.together import digest, digest_arrays, digest_data, join
 
 if TYPE_CHECKING:
     from compiler import Plan
@@ -334,7 +334,7 @@ def perform(request: Request) -> Outcome:
 def _perform(request: Request) -> Outcome:
     """Run a spec as one of the processes that were started for it."""
     processes = request.processes
-    compare(processes, {**describe_command(request), **find_versions(request.backend or DEFAULT)})
+    compare(processes, lambda: {**describe_command(request), **find_versions(request.backend or DEFAULT)})
     request = replace(request, device=processes.find_device(request.device), moving=request.moving and request.is_first)
     session = prepare(request)
     try:
@@ -349,6 +349,15 @@ def _perform(request: Request) -> Outcome:
     if request.is_first:
         sum_up(outcome, session.folder, request.stream)
     return outcome
+
+
+def describe_session(step: Step, feed: AnyFeed) -> dict[str, str]:
+    """Return what the processes of a run have before its first step, by what a message calls it."""
+    return {
+        "training data": digest_data(feed),
+        "plan": fingerprint(step.plan),
+        "initial weights": digest_arrays({name: step.numpy(each) for name, each in step.tensors().items()}),
+    }
 
 
 def describe_command(request: Request) -> dict[str, str]:
@@ -419,7 +428,7 @@ def prepare(request: Request) -> Session:
     if request.spec.run.check_data:
         for part in feed.parts:
             part.inspector = Inspector.of(step.plan, dataset=part.place.dataset)
-    compare(processes, {"data": digest_data(feed), "plan": fingerprint(step.plan), "weights": digest_weights(step)})
+    compare(processes, lambda: describe_session(step, feed))
     folder = processes.share(lambda: make_folder(request.spec.name, request.out) if past is None else past.folder)
     return Session(
         request=request,

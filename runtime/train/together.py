@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,6 @@ from runtime.data.source import Sampled, Stored
 from runtime.problems import problem
 from runtime.processes import Alone, Processes, count_started
 from runtime.registry import find_backend
-
-if TYPE_CHECKING:
-    from runtime.step import Step
 
 
 def require_replicated(spec: GraphSpec, count: int, *, is_debugging: bool) -> None:
@@ -74,8 +70,3 @@ def digest_data(feed: AnyFeed) -> str:
         if isinstance(batches, Sampled) and isinstance(batches.samples, Stored):
             found.append(digest_arrays(batches.samples.arrays))
     return digest(*(each.encode() for each in found))
-
-
-def digest_weights(step: Step) -> str:
-    """Return a digest of all that training changes in a step, as it is now."""
-    return digest_arrays({name: step.numpy(each) for name, each in step.tensors().items()})

@@ -125,7 +125,8 @@ class TorchErrors(errors.Framework):
         """Return the line of torch's message that says what happened, without its hints for people who debug C++."""
         lines = (line.strip() for line in str(error).splitlines() if line.strip())
         first = next(lines, type(error).__name__)
-        return re.split(r"\s*(?:Exception raised from|CUDA kernel errors might|Compile with `TORCH)", first)[0]
+        hints = "Exception raised from|This is typically caused|CUDA kernel errors might|Compile with `TORCH"
+        return re.split(rf"\s*(?:{hints})", first)[0]
 
     def find_unused(self, error: BaseException, loss: object, models: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the trainable parameters that a loss does not reach, where that is what a gradient failed on.

@@ -25,8 +25,9 @@ from torch.distributed.rendezvous import rendezvous
 
 from graphspec.diagnostics import SpecError
 from runtime.backends.torch.devices import choose_device
+from runtime.backends.torch.execution import ERRORS
 from runtime.interrupt import SIGNALS
-from runtime.problems import describe, problem, quiet
+from runtime.problems import problem, quiet
 from runtime.processes import LOST, Processes, Silent
 from runtime.terminal import INTERRUPTED, PROBLEM, USAGE
 
@@ -62,7 +63,7 @@ class Group(Processes):
             dist.barrier()  # connections are made at the first collective
         except (ValueError, RuntimeError) as error:
             help = "check RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or let torchrun set them"
-            raise problem("GS257", f"the processes do not find each other: {describe(error)}", help=help) from error
+            raise problem("GS257", f"the processes do not find each other: {ERRORS.clean(error)}", help=help) from error
 
     def share(self, make: Callable[[], T]) -> T:
         """Return on all processes what the first one makes."""
@@ -146,7 +147,7 @@ def losing(whom: str) -> Generator[None]:
         yield
     except RuntimeError as error:
         message = f"{whom} did not answer: a process has ended, or hangs"
-        raise problem(LOST, message, notes=(f"torch: {describe(error)}",), help=LOST_HELP) from error
+        raise problem(LOST, message, notes=(f"torch: {ERRORS.clean(error)}",), help=LOST_HELP) from error
 
 
 def launch(count: int, arguments: Sequence[str]) -> int:

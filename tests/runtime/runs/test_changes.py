@@ -56,6 +56,7 @@ RUN = {
     "run.log=csv": "run.log: [jsonl, csv] -> [csv]",
     "run.checkpoint=50 steps": "run.checkpoint: nothing -> {every: 50 steps, keep: 3}",
     "outputs=[total, error, far]": "outputs: [error, total] -> [total, error, far]",
+    "parallel={kind: replicated}": "parallel: nothing -> {kind: replicated, reduce: mean, buffers: rank0, timeout: 6…",
     "ops.far.doc=far off": "ops.far.doc: nothing -> far off",
     "ops.total.mode=train": "ops.total.mode: [train, eval, test, infer] -> [train]",
     "ops.learn.defer=end": "ops.learn.defer: auto -> end",
