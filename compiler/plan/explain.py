@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from compiler.ir.cell import CellVersion
 from compiler.ir.diagnose import place_in
@@ -21,27 +21,6 @@ from graphspec.declare.library import RANDOMS
 from graphspec.declare.ops import Op
 from graphspec.declare.parts import Part
 from graphspec.diagnostics import escape
-
-MEANINGS: Mapping[str, str] = {
-    "DEFER": "something comes between an update's gradient and its write",
-    "RETAIN": "a gradient keeps its graph, because a later one runs through it",
-    "CREATE_GRAPH": "a gradient is itself differentiated",
-    "NO_GRAD": "a forward runs without a graph",
-    "FREEZE": "a forward is recorded, but not for its own weights",
-    "DETACH": "a value is used detached",
-    "RECOMPUTE": "a gradient runs parts of forwards again, which read weights and buffers a second time",
-    "SNAPSHOT": "a forward runs on clones, so that a later write does not wait",
-    "MERGE": "a forward runs once for all micro-batches",
-    "declared": "the spec orders two ops, with `after` or `every: update`",
-    "implied": "an average or a copy comes after every writer of its source",
-    "raw": "read after write: an op reads a version that another writes",
-    "war": "write after read: an op still reads the version that a write replaces",
-    "waw": "write after write: two writes of one cell keep their order",
-    "backward-war": "a gradient that has not run yet still reads parameters that a write replaces",
-    "buffer-war": "a gradient that has not run yet still reads buffers that a write replaces",
-    "verdict": "a write takes place only if the gradients of another update are finite",
-}
-"""What the words of a plan mean: codes of decisions, and what orders two instructions."""
 
 
 def explain_op(plan: CompiledStep, op: str) -> str:

@@ -35,20 +35,24 @@ class Lines:
         """Return what an instruction does, in one line."""
         if not isinstance(instruction, Evaluate) or instruction.counted:
             return instruction.phrase
-        read = self.read(instruction)
+        read = self._read(instruction)
         if isinstance(read, Called) and not instruction.expr:
             return instruction.phrase
         weight = "" if instruction.weight is None else f"{format_number(instruction.weight)} * "
         times = "" if instruction.times == 1 else f"{instruction.times} * "
         return f"{', '.join(instruction.outputs)} = {times}{weight}{write_formula(read)}"
 
-    def read(self, instruction: Evaluate) -> Operand:
+    def spell(self, instruction: Evaluate) -> str:
+        """Return the value of an evaluation as an expression."""
+        return write_formula(self._read(instruction))
+
+    def _read(self, instruction: Evaluate) -> Operand:
         """Return an evaluation with the parts that it reads."""
         operands: list[Operand] = []
         for each in instruction.arguments:
             match each.operand:
                 case Ref(name=name):
-                    operands.append(self.read(self.parts[name]) if name in self.parts else name)
+                    operands.append(self._read(self.parts[name]) if name in self.parts else name)
                 case Constant(value=value):
                     operands.append(value)
                 case scheduled:

@@ -12,7 +12,6 @@ from compiler.passes.paths import find_paths, find_reaching
 from compiler.passes.schedule import is_update
 from compiler.plan.formula import Lines
 from graphspec.declare.ops import ForwardOp, GradientOp, Op
-from graphspec.write.formula import write_formula
 
 
 def explain_stops(graph: StepGraph, lines: Lines, instruction: Instruction, op: Op) -> Iterator[str]:
@@ -21,23 +20,16 @@ def explain_stops(graph: StepGraph, lines: Lines, instruction: Instruction, op: 
     It may still say what its writer means, so it is no warning. Where no update runs, as in evaluations, nothing is to
     be said.
     """
-    if any(map(is_update, graph.nodes.values())):
-        for each in lines.find(instruction):
-            stop = _find_stop(each, lines, op)
-            why = _explain_needless(graph, graph.nodes[each.id]) if stop else ""
-            if why:
-                yield f"`{stop}` cuts nothing: {why}"
-
-
-def _find_stop(node: Instruction, lines: Lines, op: Op) -> str:
-    """Return the stop that makes a node's results constants, as it is written; empty where none does."""
-    match node, op:
-        case Evaluate(), _ if node.function.builtin and node.function.name == "stop":
-            return write_formula(lines.read(node))
-        case ((Forward() | Gradient()), ForwardOp(stop=True) | GradientOp(stop=True)):
-            return "stop: true"
-        case _:
-            return ""
+    for each in lines.find(instruction) if any(map(is_update, graph.nodes.values())) else ():
+        match each, op:
+            case Evaluate(), _ if each.function.builtin and each.function.name == "stop":
+                stop = lines.spell(each)
+            case ((Forward() | Gradient()), ForwardOp(stop=True) | GradientOp(stop=True)):
+                stop = "stop: true"
+            case _:
+                continue
+        if why := _explain_needless(graph, graph.nodes[each.id]):
+            yield f"`{stop}` cuts nothing: {why}"
 
 
 def _explain_needless(graph: StepGraph, node: Instruction) -> str:

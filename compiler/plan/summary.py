@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from compiler.ir.program import ModeProgram, OptimizerDecl
-from compiler.ir.step_graph import StepGraph
 from compiler.ir.value import ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.folds import group_iterations
@@ -66,6 +65,12 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
     """Return the parts of a summary by their titles: names and codes, each with what there is to say about it."""
     graphs = tuple(plan.graphs_of(mode.mode).values())
     decisions = ((each.code, each.text) for graph in graphs for each in graph.decisions if each.code in WAITING)
+    waits = (  # of what is not deferred: the order has what it waits for before its gradient anyway
+        ("waits", f"{graph.nodes[name].label}: {'; '.join(dict.fromkeys(edge.why for edge in edges))}")
+        for graph in graphs
+        for name, edges in find_waits(graph).items()
+        if not any((each.code, each.node) == ("DEFER", name) for each in graph.decisions)
+    )
     moments, ops = find_moments(plan, mode), plan.spec.ops
     models: dict[str, str] = {}
     for model in plan.program.models:
@@ -91,16 +96,8 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
         "models": tuple(models.items()),
         SEEN: tuple(_say_together({op: "; or ".join(found) for op, found in seen.items()}, plan).values()),
         "written": tuple(_describe_writes(plan, moments)),
-        WAITS: tuple(dict.fromkeys((*(wait for graph in graphs for wait in _list_waits(graph)), *decisions))),
+        WAITS: tuple(dict.fromkeys((*waits, *decisions))),
     }
-
-
-def _list_waits(graph: StepGraph) -> Iterator[tuple[str, str]]:
-    """Yield what a write waits for that is not deferred: the order has that before its gradient anyway."""
-    deferred = {each.node for each in graph.decisions if each.code == "DEFER"}
-    for name, edges in find_waits(graph).items():
-        if name not in deferred:
-            yield "waits", f"{graph.nodes[name].label}: {'; '.join(dict.fromkeys(edge.why for edge in edges))}"
 
 
 def _say_together(texts: Mapping[str, str], plan: CompiledStep) -> Mapping[str, tuple[str, str]]:

@@ -123,13 +123,15 @@ def plan(
     output: Output = None,
     root: Root = None,
 ) -> None:
-    """Show what happens in a step, in what order, and why."""
+    """Show what happens in a step, in what order, and why; `explain frozen` says what a mark of a line means."""
     made = make_plan(spec, overrides, backend, order, root)
     modes = [program.mode for program in made.program.modes]
     if mode.value not in modes:
         message = f"the step has no mode {mode.value!r}: nothing that it returns is computed there"
         raise problem("GS233", message, help=f"its modes are: {', '.join(modes)}")
     deliver(format_plan(made, mode, form), output, width, is_text=form is PlanFormat.text)
+    if form is PlanFormat.text and output is None and sys.stdout.isatty():
+        complain("what a mark or a word means: `stepgraph explain frozen`, `stepgraph explain RETAIN`")
 
 
 def format_plan(plan: Plan, mode: Mode, form: PlanFormat) -> str:
@@ -156,10 +158,11 @@ _CODE = re.compile(r"GS[0-9]+|[EW](-[A-Z]+)+")
 
 def find_page(code: str) -> str | None:
     """Return the page of a code of a message, or what a word of a plan means; None for what is neither."""
-    from compiler.plan.explain import MEANINGS
+    from compiler.plan.words import MARKS, MEANINGS
 
-    if code in MEANINGS:
-        return f"{code}: {MEANINGS[code]}; see docs/plan.md"
+    meaning = MEANINGS.get(code) or MARKS.get(code)
+    if meaning is not None:
+        return f"{code}: {meaning}; see docs/plan.md"
     if not _CODE.fullmatch(code.upper()):
         return None
     page = find_bundled("pages", "docs/errors") / f"{code.upper()}.md"
@@ -220,7 +223,7 @@ def explain(
         typer.Argument(
             metavar="SPEC",
             autocompletion=complete_spec_or_code,
-            help="The graph spec; or the code of a message, as GS104, or of a plan, as DEFER.",
+            help="The graph spec; or the code of a message, as GS104, or a word of a plan, as DEFER.",
         ),
     ],
     op: OpName = None,

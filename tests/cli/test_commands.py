@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler.plan.words import MARKS, MEANINGS
 from runtime.cli import execute
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +128,13 @@ def test_explain_of_a_code_shows_its_page(code, capsys):
     assert execute(["explain", code]) == 0
     page = ROOT / "docs" / "errors" / f"{code.upper()}.md"
     assert capsys.readouterr().out == page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("word", ["frozen", "waits", "RETAIN", "backward-war"])
+def test_explain_of_a_word_of_a_plan_says_what_it_means(word, capsys):
+    assert execute(["explain", word]) == 0
+    said = capsys.readouterr().out
+    assert said == f"{word}: {({**MARKS, **MEANINGS})[word]}; see docs/plan.md\n"
 
 
 @pytest.mark.parametrize(("code", "near"), [("GS1", "GS001"), ("GS999", "GS292"), ("W-NO-EFECT", "W-NO-EFFECT")])

@@ -60,3 +60,13 @@ def test_ctrl_c_saves_what_was_trained(workdir):
     (saved,) = Path("runs/classifier/checkpoints").iterdir()
     assert f"interrupted (SIGINT) after step {int(saved.name.removeprefix('step-')):,};" in text
     assert Path("runs/classifier/curves.png").exists()
+
+
+def test_a_plan_on_a_terminal_says_where_its_words_are_explained(capsys):
+    spec = str(ROOT / "examples" / "fgsm" / "fgsm.yaml")
+    hint = "what a mark or a word means: `stepgraph explain frozen`, `stepgraph explain RETAIN`"
+    with on_terminal("plan", spec) as (process, stream):
+        read_until(stream, hint.encode())
+        assert process.wait(60) == 0
+    assert execute(["plan", spec]) == 0
+    assert hint not in "".join(capsys.readouterr())

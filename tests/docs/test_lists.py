@@ -6,11 +6,14 @@ import ast
 import re
 from pathlib import Path
 
+from compiler import compile_step
 from compiler.ir.instructions import KINDS as INSTRUCTIONS
 from compiler.ir.instructions import RestoreAccumulator, Transform
 from compiler.ir.step_graph import Hazard
-from compiler.plan.explain import MEANINGS
 from compiler.plan.schema import EDGES
+from compiler.plan.text import flags_of
+from compiler.plan.words import MARKS, MEANINGS
+from graphspec import load
 from graphspec.declare.ops import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +66,28 @@ def test_words_of_plans_are_explained():
     table = between(read("plan.md"), "## Decisions", "\nThe edges are ")
     for code, meaning in re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE):
         assert MEANINGS[code] == meaning
+
+
+def test_every_mark_of_a_line_has_a_word_that_is_explained():
+    table = between(read("plan.md"), "## As text", "## As a picture")
+    assert dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)) == MARKS
+    assert MARKS.keys().isdisjoint(MEANINGS)
+    seen = set[str]()
+    for path in (*(ROOT / "examples").glob("*/*.yaml"), *(ROOT / "tests/conformance/specs").glob("*.yaml")):
+        plan = compile_step(load(path), pending=True)
+        seen |= {
+            flag
+            for mode in plan.program.modes
+            for each in mode.functions
+            for one in each.instructions
+            for flag in flags_of(one)
+        }
+    words = {flag: MARKS.keys() & set(re.findall(r"\w+", flag)) for flag in seen}
+    assert [flag for flag, known in words.items() if not known] == []
+    assert set().union(*words.values()) >= {*MARKS} - {
+        "waits",
+        "unless",
+    }  # a plan adds the one; no spec here has the other
 
 
 def test_the_plan_format_lists_every_decision():
