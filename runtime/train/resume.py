@@ -22,6 +22,7 @@ from graphspec.write.render import to_plain
 from runtime.checkpoints import Checkpoint, Store, read_checkpoint
 from runtime.folder import RECORD, find_numbers, name_folder
 from runtime.problems import problem
+from runtime.processes import find_launch, is_restarted
 from runtime.train.run_folder import Record, name_spec, read_record
 
 Kind: TypeAlias = Literal["run", "hyper", "structure"]
@@ -317,13 +318,22 @@ class Past:
     changes: tuple[Change, ...]
 
 
-def find_past(spec: GraphSpec, wanted: FilePath | None, backend: str | None = None) -> Past:
+def find_past(
+    spec: GraphSpec, wanted: FilePath | None, backend: str | None = None, *, resume: bool = True
+) -> Past | None:
     """Return the run in a folder, or without one the newest run of the spec's name under ``runs``.
 
+    None where that is not to be resumed, and was not started by the launcher that starts this process again.
     ``backend`` is the framework to resume under, None its own. Raises SpecError: GS243 its record is missing
     or damaged, GS245 the spec has another structure now, GS246 no run.
     """
-    folder = find_newest(spec.name) if wanted is None else wanted
+    folder = wanted
+    if wanted is None and (resume or is_restarted()):
+        folder = find_newest(spec.name)
+    if not resume:
+        is_own = is_restarted() and folder is not None and (folder / RECORD).exists()
+        if folder is None or not is_own or read_record(folder).launch != find_launch():
+            return None
     if folder is None or not folder.is_dir():
         where = f"no run of {spec.name!r} under 'runs'" if wanted is None else f"no run in {str(wanted)!r}"
         help = "leave out --resume to start one, or name its folder with --out"

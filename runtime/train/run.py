@@ -31,9 +31,9 @@ from runtime.data import AnyFeed, open_feed
 from runtime.data.inspect import Inspector
 from runtime.data.share import WHOLE, Share
 from runtime.engine.imports import importable
-from runtime.folder import CHECKPOINTS, LOCK, RECORD, cannot_write, make_folder
+from runtime.folder import CHECKPOINTS, LOCK, cannot_write, make_folder
 from runtime.interrupt import Interrupt, terminable
-from runtime.processes import Alone, Processes, Silent, compare, find_launch, is_restarted
+from runtime.processes import Alone, Processes, Silent, compare, find_launch
 from runtime.terminal import INTERRUPTED, counted, show, strong
 from runtime.train.allowed import make_id, recall, remember, require_all_allowed
 from runtime.train.checkpointing import Keeper
@@ -43,8 +43,8 @@ from runtime.train.logs import format_value, open_logs, read_rows, scalars
 from runtime.train.loop import BestMetric, Loop, Outcome, RunSchedule, RunState, find_length, find_run_schedule
 from runtime.train.pace import find_declared_pace
 from runtime.train.plots import ImageLogger, draw_curves
-from runtime.train.resume import Past, find_checkpoint, find_newest, find_past
-from runtime.train.run_folder import Lengths, Lock, Record, fingerprint, read_record, write_record
+from runtime.train.resume import Past, find_checkpoint, find_past
+from runtime.train.run_folder import Lengths, Lock, Record, fingerprint, write_record
 from runtime.train.together import digest, digest_arrays, digest_data, join
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ def perform(request: Request) -> Outcome:
     with importable(request.path.parent), terminable():
         processes = join(request.spec, request.backend or DEFAULT, request.device, is_debugging=bool(request.debug))
         try:
-            outcome = _perform(replace(request, processes=processes))
+            outcome = take_part(replace(request, processes=processes))
         except BaseException as error:
             raised = processes.report(error)
             if raised is error:
@@ -331,7 +331,7 @@ def perform(request: Request) -> Outcome:
     return outcome
 
 
-def _perform(request: Request) -> Outcome:
+def take_part(request: Request) -> Outcome:
     """Run a spec as one of the processes that were started for it."""
     processes = request.processes
     compare(processes, lambda: {**describe_command(request), **find_versions(request.backend or DEFAULT)})
@@ -392,8 +392,10 @@ def retake(request: Request, folder: Path) -> Mapping[str, float]:
 def prepare(request: Request) -> Session:
     """Return the run, ready to train; the data is opened before a framework is imported, so that errors come early."""
     processes = request.processes
-    past, before = processes.share(lambda: _find_past(request))
-    request = replace(request, allow=tuple(dict.fromkeys((*before, *request.allow))))
+    past = processes.share(lambda: find_past(request.spec, request.out, request.backend, resume=request.resume))
+    if past is not None:
+        before = processes.share(lambda: recall(past.folder, past.record.id, request.path.parent))
+        request = replace(request, allow=tuple(dict.fromkeys((*before, *request.allow))))
     seed = request.seed
     if seed is None:
         has_changed = past is None or any(change.path == "seed" for change in past.changes)
@@ -449,21 +451,6 @@ def prepare(request: Request) -> Session:
 def find_pace(spec: GraphSpec, feed: AnyFeed, wanted: int | None) -> Pace:
     """Return the lengths of an epoch, a step and the run, where they are known in advance."""
     return Pace(epoch=feed.length, batch=find_batch(spec), run=find_length(spec, feed.length, wanted))
-
-
-def _find_past(request: Request) -> tuple[Past | None, Sequence[str]]:
-    """Return the run to resume, where there is one, and what its user let it import.
-
-    A launcher that starts the processes again resumes its own run in place.
-    """
-    wanted, resume = request.out, request.resume
-    if is_restarted() and not resume:
-        wanted = find_newest(request.spec.name) if wanted is None else wanted
-        resume = wanted is not None and (wanted / RECORD).exists() and read_record(wanted).launch == find_launch()
-    if not resume:
-        return None, ()
-    past = find_past(request.spec, wanted, request.backend)
-    return past, recall(past.folder, past.record.id, request.path.parent)
 
 
 def _open(request: Request, role: str, seed: int, dataset: str | None = None, share: Share = WHOLE) -> AnyFeed:

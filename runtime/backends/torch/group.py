@@ -114,7 +114,7 @@ class Group(Processes):
         if isinstance(error, SpecError):
             notes = (where,)
             if any(each.code == LOST for each in error.diagnostics):
-                notes = (*self._name_missing(), where)
+                notes = (*self.name_missing(), where)
             error.diagnostics = tuple(replace(each, notes=(*each.notes, *notes)) for each in error.diagnostics)
         elif isinstance(error, Exception):
             error.add_note(where)
@@ -122,7 +122,7 @@ class Group(Processes):
             get_error_handler().record_exception(error)  # what torchrun shows of the process that failed first
         return error
 
-    def _name_missing(self) -> tuple[str, ...]:
+    def name_missing(self) -> tuple[str, ...]:
         """Return a note that names those who have not noticed by now that the run has ended; none where all have."""
         missing = [rank for rank in range(self.count) if rank != self.rank]
         end = time.monotonic() + PATIENCE
