@@ -16,10 +16,9 @@ from compiler.plan.formula import Lines
 from compiler.plan.left_out import find_absence
 from compiler.plan.stops import explain_stops
 from compiler.plan.text import cells_of, flags_of
-from compiler.plan.turns import describe_turns
+from compiler.plan.turns import describe_turns, format_share
 from graphspec.declare.library import RANDOMS
 from graphspec.declare.ops import Op
-from graphspec.declare.parts import Part
 from graphspec.diagnostics import escape
 
 
@@ -27,7 +26,12 @@ def explain_op(plan: CompiledStep, op: str) -> str:
     """Return everything that was decided about an op, by the functions in which it runs."""
     place = place_in(plan.spec.span("ops", op, key=True))
     declared = plan.spec.ops[op]
-    header = (f"{op}: {declared.kind}", *map(_describe_part, declared.within), *_list_clocks(declared))
+    outer, parts = "", list[str]()
+    for part in declared.within:
+        share = "" if part.low is None or part.high is None else format_share(part.low, part.high, outer)
+        parts.append(f"{part} (drawn {share})" if share else str(part))
+        outer = part.name if part.is_gated else outer
+    header = (f"{op}: {declared.kind}", *parts, *_list_clocks(declared))
     text = [", ".join(header) + (f" ({place})" if place else "")]
     explained: dict[tuple[str, ...], list[str]] = {}
     numbers: dict[str, list[int]] = {}
@@ -58,13 +62,6 @@ def explain_op(plan: CompiledStep, op: str) -> str:
             places.append(f"{function} ({lines_of}{when})" if found else function)
         text += ["", f"in {', '.join(places)}", *(f"  {sentence}" for sentence in said)]
     return "\n".join(map(escape, text)) + "\n"
-
-
-def _describe_part(part: Part) -> str:
-    """Return an iteration or alternative in words; of one that is drawn, how often."""
-    if part.low is None or part.high is None:
-        return str(part)
-    return f"{part} (drawn in {round(100 * (part.high - part.low), 2):g} % of the steps)"
 
 
 def _list_clocks(op: Op) -> Iterator[str]:

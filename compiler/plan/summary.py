@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from compiler.ir.diagnose import place_in
 from compiler.ir.program import ModeProgram, OptimizerDecl
 from compiler.ir.value import ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.folds import group_iterations
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.timetable import format_schedule
-from compiler.plan.turns import SHOWN, count_turns, describe_assumption, describe_turns, find_first_turns
+from compiler.plan.turns import (
+    SHOWN,
+    count_turns,
+    describe_assumption,
+    describe_draws,
+    describe_turns,
+    find_first_turns,
+)
 from compiler.plan.waits import find_waits
 from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
 from graphspec.diagnostics import escape
@@ -39,8 +47,10 @@ def summarize(plan: CompiledStep) -> str:
             alike.setdefault(steps, []).append(f"{DIGITS[names.index(name)]}: {name}")
         lines += [f"  {', '.join(functions)} ({steps})" for steps, functions in alike.items()]
     overflow = [f"  {sentence}" for sentence in describe_overflow(plan, mode.mode)]
+    drawn = [f"  {sentence}" for sentence in describe_draws(mode)]
     for title, entries in list_sections(plan, mode).items():
         width = 13 if title == WAITS else 2 + max(map(len, dict(entries)), default=0)
+        lines += ["", "drawn", *drawn] if title == WAITS and drawn else []
         lines += ["", "overflow", *overflow] if title == WAITS and overflow else []
         lines += ["", title, *(f"  {name:<{width}}{text}" for name, text in entries)] if entries else []
     waiting = list_sections(plan, mode)[WAITS]
@@ -66,9 +76,10 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
     graphs = tuple(plan.graphs_of(mode.mode).values())
     decisions = ((each.code, each.text) for graph in graphs for each in graph.decisions if each.code in WAITING)
     waits = (  # of what is not deferred: the order has what it waits for before its gradient anyway
-        ("waits", f"{graph.nodes[name].label}: {'; '.join(dict.fromkeys(edge.why for edge in edges))}")
+        ("waits", f"{graph.nodes[name].label}, for {_join(', ', awaited)}: {_join('; ', (edge.why for edge in edges))}")
         for graph in graphs
         for name, edges in find_waits(graph).items()
+        for awaited in ([graph.nodes[edge.before].label for edge in edges],)
         if not any((each.code, each.node) == ("DEFER", name) for each in graph.decisions)
     )
     moments, ops = find_moments(plan, mode), plan.spec.ops
@@ -79,10 +90,12 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
         parts = (
             [f"trained by {', '.join(group_iterations(steppers, plan.spec))} ({'; '.join(rules)})"] if steppers else []
         )
+        followers: dict[str, list[str]] = {}
         for name, op in ops.items():
             if isinstance(op, EmaOp | CopyOp) and model.name == (op.target(name) if isinstance(op, EmaOp) else op.into):
                 source = f"follows {op.ema}" if isinstance(op, EmaOp) else f"a copy of {op.copy_}"
-                parts.append(f"{source} ({name})")
+                followers.setdefault(source, []).append(name)
+        parts += [f"{how} ({', '.join(group_iterations(names, plan.spec))})" for how, names in followers.items()]
         models[model.name] = "; ".join(parts) or "stays as it is"
     seen: dict[str, dict[str, None]] = {}
     for graph in graphs:
@@ -98,6 +111,11 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
         "written": tuple(_describe_writes(plan, moments)),
         WAITS: tuple(dict.fromkeys((*waits, *decisions))),
     }
+
+
+def _join(mark: str, texts: Iterable[str]) -> str:
+    """Return texts one after another, each once."""
+    return mark.join(dict.fromkeys(texts))
 
 
 def _say_together(texts: Mapping[str, str], plan: CompiledStep) -> Mapping[str, tuple[str, str]]:
@@ -134,12 +152,14 @@ def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
 
 
 def _describe_writes(plan: CompiledStep, moments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what is written, from what, and when; iterations that are written in the same steps as one."""
+    """Yield what is written, from what, when, and its place; iterations that are written in the same steps as one."""
     found: dict[str, tuple[str, str]] = {}
     for when in dict.fromkeys(moments.values()):
         among = (op for op, moment in moments.items() if moment == when)
         written = _say_together({op: _describe(op, plan.spec.ops[op]) for op in among}, plan)
-        found |= {op: (names, f"{text}, {when}") for op, (names, text) in written.items()}
+        for op, (names, text) in written.items():
+            place = place_in(plan.spec.span("ops", op, key=True))
+            found[op] = names, f"{text}, {when}" + (f" ({place})" if place else "")
     yield from (found[op] for op in moments if op in found)
 
 
@@ -155,6 +175,8 @@ def _describe(name: str, op: Op) -> str:
             back = op.use.write_back
             taken = f", and back into {op.ema} after every {back.every} writes of it" if back is not None else ""
             return f"{op.target(name)} from {op.ema}{seldom}{taken}"
+        case CopyOp():
+            return f"{op.into} from {op.copy_}"
         case AssignOp():
             return f"{op.assign} from {op.value}"
         case _:

@@ -17,7 +17,7 @@ from compiler.plan.left_out import list_left_out
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.settings import find_groups, format_group, format_optimizer
 from compiler.plan.timetable import describe_moments, find_applied, find_schedules, format_entry
-from compiler.plan.turns import describe_assumption, describe_turns
+from compiler.plan.turns import describe_assumption, describe_draws, describe_turns
 from compiler.plan.waits import find_waits
 from graphspec.diagnostics import escape
 
@@ -76,6 +76,7 @@ def list_details(plan: CompiledStep, mode: str) -> dict[str, list[str]]:
     )
     details: dict[str, Iterable[str]] = {
         "left out": list_left_out(plan, mode),
+        "drawn": describe_draws(program.mode(mode)),
         "optimizers": map(format_optimizer, find_applied(program, mode)),
         "overflow": describe_overflow(plan, mode),
         "groups": map(format_group, find_groups(plan, mode)),

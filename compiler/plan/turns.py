@@ -122,6 +122,18 @@ def describe_assumption(mode: ModeProgram, program: Program) -> str:
     return "the steps are those of a run that skips no update"
 
 
+def describe_draws(mode: ModeProgram) -> Iterator[str]:
+    """Yield how often each alternative of a mode is drawn: `views.2: in 50 % of the steps`."""
+    for gate in mode.gates:
+        if gate.draw:
+            yield f"{gate.op}: {format_share(gate.low, gate.high, next(iter(sum(gate.follows, ())), ''))}"
+
+
+def format_share(low: float, high: float, outer: str) -> str:
+    """Return how often an alternative is drawn; ``outer``: the part around it, without which it is not."""
+    return f"in {round(100 * (high - low), 2):g} % of the steps{outer and f' with {outer}'}"
+
+
 def count_turns(mode: ModeProgram, program: Program) -> Turns | None:
     """Return the functions of the first steps; None where the number of a step does not tell."""
     moments = (each for gate in mode.gates for each in (gate.start, gate.until))

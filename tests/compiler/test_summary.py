@@ -54,7 +54,7 @@ def test_iterations_read_what_those_before_them_wrote() -> None:
 def test_an_update_that_waits_without_being_deferred_is_told_with_its_reason() -> None:
     text = plan_of("simultaneous-gan").explain()
     why = "gradient step_g still reads discriminator.params@0 through on_fake (simultaneous-gan.yaml:21:3)"
-    assert f"\n  waits        apply step_d: {why}\n" in text
+    assert f"\n  waits        apply step_d, for gradient step_g: {why}\n" in text
     assert "  no update is deferred and nothing is cloned\n" in text
 
 
@@ -70,3 +70,49 @@ def test_a_summary_has_every_reason_for_which_the_plan_says_that_something_waits
     ]
     for op, why in waits:
         assert any(code in ("waits", "DEFER") and f" {op}" in text and why in text for code, text in entries), (op, why)
+
+
+DRAWN = """graphspec: 1
+name: drawn
+inputs: {x: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 2}], optimizer: sgd}, slow: {like: net}, kept: {like: net}}
+ops:
+  passes:
+    repeat: 3
+    ops:
+      step: {update: net, loss: "mse(out, 0.0)"}
+      out: {forward: net, inputs: way.seen}
+      follow: {ema: net, into: slow, decay: 0.9}
+      way:
+        choose:
+          - {p: 0.25, ops: {seen: {expr: "x + 1"}}}
+          - p: 0.75
+            ops:
+              inner: {sometimes: 0.1, ops: {twice: {expr: "x * 2"}}, else: {twice: x}}
+              seen: {expr: "inner.twice - 1"}
+        outputs: [seen]
+  keep: {copy: net, into: kept, every: 4}
+"""
+
+
+def test_a_summary_says_how_often_what_is_random_is_drawn() -> None:
+    """By the shares in the spec: those of the inner part are of the steps in which it is drawn for at all."""
+    plan = compile_step(load(DRAWN.replace("repeat: 3", "repeat: 1")))
+    drawn = [
+        "passes.1.way.1: in 25 % of the steps",
+        "passes.1.way.2: in 75 % of the steps",
+        "passes.1.way.2.inner.1: in 10 % of the steps with passes.1.way.2",
+        "passes.1.way.2.inner.2: in 90 % of the steps with passes.1.way.2",
+    ]
+    for text in (plan.explain(), plan.text()):
+        assert text.split("\n\ndrawn\n")[1].split("\n\n")[0].splitlines() == [f"  {each}" for each in drawn]
+    inner = plan.explain("passes.1.way.2.inner.1.twice")
+    assert "alternative 2 of 2 of passes.1.way (drawn in 75 % of the steps)" in inner
+    assert "of passes.1.way.2.inner (drawn in 10 % of the steps with passes.1.way.2)" in inner
+
+
+def test_a_summary_names_the_source_of_a_copy_and_an_average_of_iterations_once() -> None:
+    plan = compile_step(load(re.sub(r"      way:\n(        .*\n)+", "", DRAWN).replace("way.seen", "x")))
+    sections = list_sections(plan, find_summarized(plan))
+    assert dict(sections["models"])["slow"] == "follows net (passes.1.follow to passes.3.follow)"
+    assert dict(sections["written"])["keep"] == "kept from net, in steps 4, 8, 12, ... (<text>:12:3)"

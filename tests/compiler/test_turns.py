@@ -137,7 +137,7 @@ def test_a_summary_tells_what_trains_when_and_what_waits():
     plan = compile_step(load(EXAMPLES / "cyclegan-separate" / "cyclegan-separate.yaml"))
     lines = plan.explain().splitlines()
     assert "  to_negative      trained by step_to_negative (adam, lr 0.0005)" in lines
-    assert "  step_to_digit         to_digit from to_digit_loss, in every step" in lines
+    assert "  step_to_digit         to_digit from to_digit_loss, in every step (cyclegan-separate.yaml:41:3)" in lines
     (deferred,) = (line for line in lines if line.startswith("  DEFER"))
     assert "step_to_negative is deferred after gradient step_to_digit" in deferred
     seldom = compile_step(load(SELDOM, ["ops.follow.every=2"])).explain()
