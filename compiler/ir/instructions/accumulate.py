@@ -80,9 +80,9 @@ class Accumulate(Effect):
     def phrase(self) -> str:
         """Return what is added to the window."""
         if self.gradients is None:
-            return f"{self.window} window <- + nothing, its rows counted"
+            return f"{self.window} window += nothing, its rows counted"
         weight = f" of {self.count} elements" if self.count else " * rows" if self.reduce == "mean" else ""
-        return f"{self.window} window <- + {self.gradients}{weight}"
+        return f"{self.window} window += {self.gradients}{weight}"
 
     def export(self) -> Object:
         """Return what is added, and how it counts."""
