@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from compiler.facts.optimizers import find_held, find_kept, find_owners, find_steppers, is_sharing
+from compiler.facts.steppers import find_held, find_kept, find_owners, find_steppers, is_sharing
 from compiler.ir.cell import Cell, optimizer_cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Forward

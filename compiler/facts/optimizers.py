@@ -2,91 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
+from compiler.facts.steppers import find_excluded, is_kept
 from compiler.timing.period import find_firing_period
 from compiler.timing.units import ClockRates, Pace
-from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
 from graphspec.declare.optimizers import AVERAGING_RULES, OptimizerSpec
 from graphspec.read.source import Path
 
-Cells = tuple[Cell, ...]
 Patterns = tuple[tuple[str, str], ...]
 """Parameters by their model and a pattern of their names."""
-
-
-@once_per_spec
-def find_held(spec: GraphSpec) -> Mapping[str, Cells]:
-    """Return, by update, the parameter cells of its models."""
-    cells = find_parameter_cells(spec)
-    updates = ((name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp))
-    return {name: tuple(dict.fromkeys(cell for model in op.update for cell in cells[model])) for name, op in updates}
-
-
-@once_per_spec
-def find_owners(spec: GraphSpec) -> Mapping[Cell, str]:
-    """Return, by parameter cell, the update that steps it for all updates that share it: the one with `shared: sum`."""
-    steppers = find_steppers(spec)
-    found: dict[Cell, str] = {}
-    for cell, pairs in steppers.items():
-        sharing = [name for _, name in pairs if is_sharing(spec, name)]
-        if sharing and len({optimizer for optimizer, _ in pairs}) > 1:
-            found[cell] = sharing[0]
-    return found
-
-
-@once_per_spec
-def find_steppers(spec: GraphSpec) -> Mapping[Cell, tuple[tuple[str, str], ...]]:
-    """Return, by parameter cell, (optimizer, update) of every update that steps it."""
-    cells = find_parameter_cells(spec)
-    found: dict[Cell, dict[tuple[str, str], None]] = {}
-    for name, op in spec.ops.items():
-        if isinstance(op, UpdateOp):
-            for model in op.update:
-                stepper = model if op.optimizer is None else name
-                for cell in cells[model]:
-                    found.setdefault(cell, {})[stepper, name] = None
-    return {cell: tuple(pairs) for cell, pairs in found.items()}
-
-
-def is_sharing(spec: GraphSpec, update: str) -> bool:
-    """Return whether an update declares that it steps what it shares."""
-    op = spec.ops[update]
-    return isinstance(op, UpdateOp) and op.shared == "sum"
-
-
-def find_kept(spec: GraphSpec, update: str) -> Cells:
-    """Return the parameter cells that an update steps: those of its models that no other update steps for it."""
-    owners = find_owners(spec)
-    return tuple(cell for cell in find_held(spec)[update] if owners.get(cell, update) == update)
-
-
-def find_givers(spec: GraphSpec, update: str) -> tuple[str, ...]:
-    """Return the updates whose gradients another update adds to its own."""
-    owned = frozenset(cell for cell, owner in find_owners(spec).items() if owner == update)
-    return tuple(name for name, cells in find_held(spec).items() if name != update and not owned.isdisjoint(cells))
-
-
-def is_kept(spec: GraphSpec, update: str, model: str) -> bool:
-    """Return whether an update steps the parameters that are a model's own."""
-    return parameters_of(model) in find_kept(spec, update)
-
-
-def find_excluded(spec: GraphSpec, update: str, models: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the models of other updates, tied to some of these, whose parameters those updates step."""
-    cells, owners = find_parameter_cells(spec), find_owners(spec)
-    shared = {cell for model in models for cell in cells[model] if owners.get(cell, update) != update}
-    found: dict[str, None] = {}
-    for owner in dict.fromkeys(owners[cell] for cell in owners if cell in shared):
-        op = spec.ops[owner]
-        assert isinstance(op, UpdateOp)
-        found.update(dict.fromkeys(model for model in op.update if not shared.isdisjoint(cells[model])))
-    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from compiler.ir.value import Read, Ref, Scheduled, ScheduleDecl, Use, Write
 from compiler.lower.context import LoweringContext
 from compiler.lower.verdict import find_holdable
 from compiler.timing.curves import UNKNOWN
+from compiler.timing.period import find_writers
 from graphspec.declare.decays import DecaySpec
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
@@ -143,7 +144,7 @@ def find_interval(spec: GraphSpec, op: EmaOp) -> int | None:
     if not isinstance(op.every, str):
         return op.every if isinstance(op.every, int) else 1
     named = spec.ops[op.every]
-    writing = [name for name, other in spec.ops.items() if isinstance(other, UpdateOp) and op.ema in other.update]
+    writing = [name for name in find_writers(spec, op.ema) if isinstance(spec.ops[name], UpdateOp)]
     if op.every in writing:
         return 1 if len(writing) == 1 else None
     if not find_holdable(spec).isdisjoint((*writing, op.every)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from compiler.facts.optimizers import is_kept
+from compiler.facts.steppers import is_kept
 from compiler.ir.digraph import Causality
 from compiler.ir.instructions import Apply, CheckFinite, Commit, Instruction, Transform
 from compiler.ir.value import Read, Use

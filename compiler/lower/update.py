@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.facts.optimizers import find_excluded, find_givers, find_held, find_kept, find_ruled, is_kept
+from compiler.facts.optimizers import find_ruled
+from compiler.facts.steppers import find_excluded, find_givers, find_held, find_kept, is_kept
 from compiler.ir.cell import optimizer_cell
 from compiler.ir.instructions import Apply, ApplyPart, Instruction, Transform
 from compiler.ir.program import window_of

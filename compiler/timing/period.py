@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from compiler.facts.steppers import find_kept
+from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
 from compiler.lower.verdict import find_holdable
 from graphspec.analysis.datasets import find_all_places, find_datasets
 from graphspec.declare.durations import Duration
@@ -101,17 +103,21 @@ def find_held(spec: GraphSpec, names: Iterable[str]) -> str | None:
 
 
 def find_writers(spec: GraphSpec, model: str) -> Iterator[str]:
-    """Yield the updates, averages and copies that write a model."""
+    """Yield the updates, averages and copies that write parameters of a model: its own, or such as it shares."""
+    cells = find_parameter_cells(spec)
+    own = frozenset(cells.get(model, (parameters_of(model),)))
     for name, op in spec.ops.items():
+        written: tuple[Cell, ...] = ()
         match op:
-            case UpdateOp() if model in op.update:
-                yield name
-            case EmaOp() if model == op.target(name):
-                yield name
-            case CopyOp() if model == op.into:
-                yield name
+            case UpdateOp():
+                written = find_kept(spec, name)
+            case EmaOp() | CopyOp():
+                target = op.target(name) if isinstance(op, EmaOp) else op.into
+                written = cells.get(target, (parameters_of(target),))
             case _:
                 pass
+        if not own.isdisjoint(written):
+            yield name
 
 
 def find_source(op: Op) -> str | None:

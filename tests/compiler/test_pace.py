@@ -377,3 +377,11 @@ def test_groups_and_weights_that_are_not_counted_yet_are_told_as_they_are_writte
     # A fifth of an epoch of 4 steps is no whole step: the group is counted, and never frozen.
     counted = load(document(ops, re.sub(r"b: \{layers.*", lambda _: b.replace("1 ep", "0.2 ep"), PRELUDE, count=1)))
     assert "  b: 0.weight, 0.bias: as the others" in compile_step(counted, pace=Pace(epoch=4)).text()
+
+
+def test_a_start_in_updates_counts_those_that_step_the_source():
+    """`step_b` leaves `a` to `step_a`, which begins with step 3: the third update of `a` is in step 5."""
+    ops = STEP.replace("CLOCK_A", "start: 3, shared: sum, optimizer: sgd").replace("CLOCK_B", "optimizer: adam")
+    ops = ops.replace("update: b", "update: [a, b]").replace("forward: b, inputs: x", "forward: b, inputs: fa")
+    average = "  slow: {ema: a, decay: 0.5, start: 3 updates}\n"
+    assert steps_of(compile_step(load(document(ops + average, PRELUDE)), pace=PACE), "slow", 7) == [5, 6, 7]
