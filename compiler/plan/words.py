@@ -48,4 +48,4 @@ MARKS: Mapping[str, str] = {
     "rounded": "the numbers of the average have this type, and are rounded so",
     "buffers": "what an average does with the buffers of its source",
 }
-"""Marks at the ends of lines, between brackets, each by the word that tells it from the others."""
+"""Marks at the ends of lines, between brackets, each by its first word."""

@@ -115,8 +115,8 @@ class _Walk:
         period = find_period(decided)
         if period > LONGEST_PERIOD:
             slow, most = ", ".join(gate.op for gate in decided if gate.every > 1), bound_sets(gates) * len(always)
-            sets = f"up to {most:,} functions would be made, one for every set of ops that fire together"
-            raise ValueError(f"the clocks of {slow} only repeat after {period:,} steps; {sets}")
+            made = f"up to {most:,} functions would be made"
+            raise ValueError(f"the clocks of {slow} only repeat after {period:,} steps; {made}")
         alike: dict[Gate, list[str]] = {}  # undecided gates that count the same steps are due together
         for gate in gates:
             if gate.op in undecided:

@@ -41,14 +41,14 @@ def find_use(op: str) -> str:
     return op.partition(".")[0]
 
 
-def find_written(op: str, beside: str) -> tuple[str, str]:
+def find_written(op: str, user: str) -> tuple[str, str]:
     """Return two ops as one names the other: within a block or iteration by the names that they have there.
 
     >>> find_written("passes.1.step", "passes.1.other"), find_written("passes.1.step", "passes.2.step")
     (('step', 'other'), ('passes.1.step', 'passes.2.step'))
     """
-    one, other = op.split("."), beside.split(".")
-    return (one[-1], other[-1]) if one[:-1] == other[:-1] else (op, beside)
+    one, other = op.split("."), user.split(".")
+    return (one[-1], other[-1]) if one[:-1] == other[:-1] else (op, user)
 
 
 class UseInputs(Inputs):
