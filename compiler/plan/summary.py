@@ -36,6 +36,8 @@ def summarize(plan: CompiledStep) -> str:
     """Return what a train step does as text; of a spec without updates, what its first mode does."""
     program, mode = plan.program, find_summarized(plan)
     lines = [f"{program.name}: {mode.mode} step for {program.backend}, order {program.order}"]
+    if others := [each.mode for each in program.modes if each is not mode]:
+        lines += [f"other modes: {', '.join(others)} (`plan --mode {others[0]}`)"]
     names = [function.name for function in mode.functions]
     assumption = describe_assumption(mode, program)
     lines += ["", assumption] if assumption else []

@@ -44,6 +44,14 @@ def test_every_forward_that_reads_what_the_step_wrote_is_named(name: str) -> Non
     assert {re.sub(r"\.\d+\.", ".#.", end) for end in ends} == without_numbers
 
 
+@pytest.mark.parametrize("name", ["td3", "fgsm"])
+def test_the_other_modes_are_named_where_there_are_some(name: str) -> None:
+    plan = plan_of(name)
+    others = [each.mode for each in plan.program.modes if each.mode != "train"]
+    said = re.findall(r"^other modes: (.*) \(`plan --mode (\w+)`\)$", plan.explain(), re.MULTILINE)
+    assert said == ([(", ".join(others), others[0])] if others else [])
+
+
 def test_iterations_read_what_those_before_them_wrote() -> None:
     assert list_seen(plan_of("ppo")) == [
         ("passes.2.now.scores to passes.20.now.scores", "actor after passes.1.step, and so on"),
