@@ -175,7 +175,7 @@ def _describe(name: str, op: Op) -> str:
         case EmaOp():
             seldom = f" after every {op.every} writes of {op.ema}" if isinstance(op.every, int) and op.every > 1 else ""
             back = op.use.write_back
-            taken = f", and back into {op.ema} after every {back.every} writes of it" if back is not None else ""
+            taken = f", and back into {op.ema} after every {back.every} writes of {op.ema}" if back is not None else ""
             return f"{op.target(name)} from {op.ema}{seldom}{taken}"
         case CopyOp():
             return f"{op.into} from {op.copy_}"
