@@ -47,7 +47,7 @@ class InstructionBase:
 
     Passes fill in versions, commits, flags and notes. What has no answer that is right for most kinds raises here, and
     no kind can be added without one. It is no ABC: `isinstance`, which asks for kinds a thousand times in a small spec,
-    would take six times as long.
+    would take five times as long.
     """
 
     FIELDS: ClassVar[Fields]
