@@ -31,7 +31,7 @@ os.environ.update(
 settings.register_profile("repository", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("repository")
 
-pytest_plugins = ("pytester", "tests.suite.frameworks")
+pytest_plugins = ("pytester", "tests.suite.frameworks", "tests.suite.sampling")
 
 
 def pytest_collection_finish() -> None:
@@ -41,7 +41,7 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 10, 10)
+    gc.set_threshold(50_000, 20, 20)
     if "tensorflow" in sys.modules:
         rewrite_graphs(False)
 

@@ -133,6 +133,7 @@ def test_an_example_of_the_wheel_is_written_and_checks(commands: Path, tmp_path:
     assert len(listed) == 2 + sum(1 for path in (ROOT / "examples").iterdir() if any(path.glob("*.yaml")))
 
 
+@pytest.mark.long
 @pytest.mark.needs("torch")
 def test_doctor_finds_the_framework_that_there_is(commands: Path, tmp_path: Path) -> None:
     assert "backend torch: " in run(commands / "stepgraph", "doctor", cwd=tmp_path, code=1)

@@ -60,6 +60,7 @@ def move(step: Step, batches: list[dict[str, np.ndarray]]) -> float:
     return float(moved[0])
 
 
+@pytest.mark.sample(3)
 @BACKENDS
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize(
@@ -136,6 +137,7 @@ def with_more(missing: str, clock: str) -> str:
     return text.replace("{update: net,", f"{{update: [net, more], missing: {missing},")
 
 
+@pytest.mark.sample(3)
 @BACKENDS
 @pytest.mark.parametrize("parts", [1, 2])
 def test_parameters_of_an_absent_term_are_skipped_or_take_zeros(parts: int, backend: str) -> None:
@@ -264,6 +266,7 @@ SUMS = {
 }
 
 
+@pytest.mark.sample(3)
 @BACKENDS
 @pytest.mark.parametrize("name", SUMS)
 @pytest.mark.parametrize("parts", [1, 2])

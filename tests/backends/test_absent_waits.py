@@ -173,6 +173,7 @@ class ByHand:
                 self.values[name] -= 0.5 * self.speeds[name]
 
 
+@pytest.mark.sample(3)
 @BACKENDS
 @each_kind
 @pytest.mark.parametrize("text", [ONE, TWO], ids=["one", "two"])
@@ -242,6 +243,7 @@ def require_same(text: str, settings: tuple[str, ...], rule: str) -> None:
             assert np.allclose(found[name], expected[name], rtol=1e-6, atol=1e-7), (at, name)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize(
     ("text", "kind", "rule"),
@@ -252,6 +254,7 @@ def test_both_backends_give_the_same_numbers(text: str, kind: str, rule: str) ->
     require_same(text, KINDS[kind], rule)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize(
     ("text", "kind", "name"), [(ONE, "flush", each) for each in ("updates", "rate")] + [(TWO, "drop", "noise")]
@@ -260,6 +263,7 @@ def test_they_do_where_windows_are_several_or_made_something_of(text: str, name:
     require_same(several(name, text), KINDS[kind], RULES[0])
 
 
+@pytest.mark.sample(3)
 @BACKENDS
 @each_kind
 @pytest.mark.parametrize("text", [ONE, TWO], ids=["one", "two"])

@@ -44,6 +44,7 @@ def test_a_step_that_nobody_holds_is_freed(backend: str) -> None:
     assert len({first for _, first in held}) == 1  # whatever the steps before it did
 
 
+@pytest.mark.long
 @pytest.mark.needs("tensorflow")
 def test_a_layer_that_normalises_keeps_no_graph_of_tensorflow() -> None:
     from tensorflow.python.framework.func_graph import FuncGraph

@@ -28,6 +28,7 @@ def read_waits(graph, node):
     return held
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("order", ["fewest", "listed"])
 def test_what_a_write_waits_for_is_what_the_graph_of_the_plan_says(path, order):

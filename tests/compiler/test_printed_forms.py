@@ -195,6 +195,7 @@ def published() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("order", ["fewest", "listed", "latest", "memory"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_json_is_what_the_published_schema_says(name, order):

@@ -131,6 +131,7 @@ def follow(steps: list[Step], scenario: Scenario, start: int, stop: int) -> floa
     return worst
 
 
+@pytest.mark.sample(3)
 @EACH
 def test_ten_steps_after_a_checkpoint_of_the_other_backend_all_is_the_same(scenario: Scenario, tmp_path: Path) -> None:
     one, other = (make(scenario, backend) for backend in BACKENDS)

@@ -61,6 +61,7 @@ CASES = [
 """Rules as a spec says them; the class of Keras with its options, and the rates that it is given."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("rule", "kind", "options", "rates"), CASES, ids=[case[0][7:40] for case in CASES])
 def test_ten_steps_are_those_of_keras(rule: str, kind: Any, options: dict, rates: Any, backend: str) -> None:

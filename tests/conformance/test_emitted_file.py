@@ -116,6 +116,7 @@ def natives(step):
     return {name: optimizer.native for name, optimizer in step.optimizers.items()}
 
 
+@pytest.mark.sample(3)
 def test_the_file_alone_gives_the_same_bits(written):
     folder, inputs = written
     step = build(compile_step(load(folder / "spec.yaml")), device="cpu", seed=replay.SEED, allow=["own_nets"])

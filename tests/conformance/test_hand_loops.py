@@ -84,6 +84,7 @@ def differences(one: Record, other: Record) -> Iterable[float]:
         yield from ((ours[name] - theirs[name]).abs().max().item() for name in ours)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(("policy", "fused"), OURS)
 @every_case

@@ -48,6 +48,7 @@ def fires(call: str, start: float, burst: float, backend: str) -> bool:
     return "step" in step.report.fired
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("burst", [math.inf, -math.inf, math.nan])
 @pytest.mark.parametrize(

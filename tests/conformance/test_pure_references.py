@@ -56,6 +56,7 @@ def test_ten_steps_of_an_example_equal_the_pure_function(reference: Reference, o
     assert compare(reference, reference.advance, order) <= 1e-10
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("reference", "mistake"), MISTAKES, ids=lambda each: getattr(each, "name", each))
 def test_the_same_function_with_one_mistake_is_told_apart(reference: Reference, mistake: str) -> None:
     assert compare(reference, reference.mutants[mistake]) > 1e-6

@@ -11,6 +11,7 @@ from tests.suite.graphs import rewriting
 every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 
 
+@pytest.mark.sample(3)
 @every_workload
 def test_five_steps_give_the_losses_of_the_expert_but_for_rounding(workload):
     with rewriting():

@@ -43,6 +43,7 @@ def test_every_page_is_run_or_says_that_it_is_not():
         assert "our tests do not run" in PAGES[name].read_text(encoding="utf-8")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -18,6 +18,7 @@ FOREIGN = re.compile(r"/(?:home|root|tmp|usr|work)/|\bipykernel|\b\d+(?:\.\d+)? 
 """Paths, times and addresses, which are others on another machine."""
 
 
+@pytest.mark.sample(3)
 @EACH
 @pytest.mark.needs("torch")
 def test_a_notebook_shows_what_its_cells_give(name: str) -> None:

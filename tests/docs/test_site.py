@@ -123,6 +123,7 @@ def print_command(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str
     return err if failed else out
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("spec", SPECS, ids=name_page)
 def test_an_example_has_a_page_that_shows_what_the_commands_print(spec, site, pages, capsys):
     name = name_page(spec)
@@ -493,6 +494,7 @@ def test_what_belongs_together_stands_side_by_side_or_in_tabs(open_page, width, 
         assert page.is_visible("text=sac.py")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
 @pytest.mark.parametrize("name", ["gallery/gan-digits.html", "notebooks/gan.html"])
 def test_pictures_have_the_colours_of_the_page(open_page, name, scheme, is_dark):

@@ -35,6 +35,7 @@ def images(count, value=0.0):
     return np.full((count, 1, 8, 8), value, np.float32)
 
 
+@pytest.mark.long
 @pytest.mark.needs("torch")
 def test_the_demo_trains_a_gan_that_passes_and_tells_why_an_update_waits(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -34,6 +34,7 @@ def digits():
         return held["image"], held["label"], held["is_test"]
 
 
+@pytest.mark.long
 @pytest.mark.needs("torch")
 def test_an_example_that_was_hardly_trained_does_not_pass(tmp_path):
     done = judge(tmp_path, *NAMES, "--steps", "2", "--seed", "3")

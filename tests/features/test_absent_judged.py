@@ -93,6 +93,7 @@ BESIDE += """
 """
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("settings", [(), (WHOLE,)])
 def test_a_step_that_only_gathers_is_told_apart_behind_another_update(backend: str, settings: tuple[str, ...]) -> None:
     changed = ("ops.loss.every=3", "ops.step.accumulate.steps=2", *settings)

@@ -152,7 +152,7 @@ graphspec: 1
 name: net
 inputs: {image: {shape: [batch, 1, 8, 8]}, label: {shape: [batch], dtype: int64}}
 models:
-  net: {layers: [flatten, {linear: 4}, batch_norm, {linear: 10}], optimizer: {name: sgd, lr: 0.1}}
+  net: {layers: [flatten, {linear: {out: 4, bias: false}}, batch_norm, {linear: 10}], optimizer: {name: sgd, lr: 0.1}}
   other: {layers: [flatten, {linear: 10}], optimizer: {name: sgd, lr: 0.1}}
 ops:
   scores: {forward: net, inputs: image}

@@ -148,6 +148,7 @@ def test_a_name_that_is_no_average_and_a_second_one_are_refused(backend: str) ->
         step.averaged("average").__enter__()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fields", ["start: 3", "every: 3", "into: other", "into: other, every: 3"])
 def test_before_its_first_time_a_statement_leaves_the_model_its_own_weights(fields: str, backend: str) -> None:
     other = "  other: {layers: [{linear: 3}, batch_norm, {linear: 1}]}\nops:"

@@ -221,6 +221,7 @@ outputs: [taken, squared, fit]
 """
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("parts", [1, 2, 3])
 @pytest.mark.parametrize(
     ("value", "at"),

@@ -23,6 +23,7 @@ def told(differs: bool) -> AbstractContextManager[object]:
     return pytest.warns(UserWarning, match="`precision.loss_scale.kind` was") if differs else nullcontext()
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("before", "after"), list(product(SCALES, SCALES)))
 @pytest.mark.parametrize("window", ["null", "{steps: 2, reduce: steps}"])
 def test_every_direction_goes_on_with_the_same_weights(

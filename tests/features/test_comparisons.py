@@ -202,6 +202,7 @@ OPERANDS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "int64"])
 @pytest.mark.parametrize(
     ("call", "inputs", "expected"),

@@ -77,6 +77,7 @@ CASES = {
 }
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("cause", [SCALED, OWN])
 def test_starts_and_ends_in_updates_count_what_was_applied(case, cause, backend):

@@ -354,6 +354,7 @@ def test_a_keras_model_runs_with_other_weights_and_keeps_its_statistics(normed: 
     compare(KERAS.replace("NORMED", normed).replace("ORDER", str(order)), "tensorflow", outer)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("layer", "order"), [("lstm: {size: 3, bidirectional: true}", 1), ("gru: 3", 2)])
 def test_recurrent_layers_run_with_other_weights(backend: str, layer: str, order: int) -> None:
     from torch.func import functional_call, grad

@@ -87,6 +87,7 @@ def test_a_window_with_nothing_in_it_is_skipped(backend: str) -> None:
     assert float(weights(step)["slow.value"]) == -1  # half of the way, once
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("settings", [(), (WHOLE,), (DROP,), ("ops.step.every=2",), ("ops.step.every=2", WHOLE)])
 def test_a_run_goes_on_in_the_middle_of_a_window(backend: str, settings: tuple[str, ...]) -> None:
     slopes = [1, BAD, 4, 8, 16, 32, 64, 128, BAD]

@@ -104,6 +104,7 @@ def find_state(step: Step) -> State | None:
         return None
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SPECS)
 def test_interrupts_at_any_line_leave_nothing_or_a_step_that_says_so(name: str, backend: str) -> None:
     step = build_step(SPECS[name], backend)
@@ -127,6 +128,7 @@ def test_interrupts_at_any_line_leave_nothing_or_a_step_that_says_so(name: str, 
     assert all(are_same(one, other) for one, other in zip(take(step), wanted, strict=True))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("function", ["first", "second", "third"])
 @pytest.mark.parametrize("name", ["scaled", "gated"])
 def test_a_function_that_raises_leaves_nothing_or_a_step_that_says_so(name: str, function: str, backend: str) -> None:

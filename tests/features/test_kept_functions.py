@@ -42,12 +42,14 @@ def outputs(step: Step, count: int) -> list[tuple[float, float]]:
     return [(float(step.numpy(each["out"])[0, 0]), float(step.numpy(each["before"])[0, 0])) for each in found]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_functions_of_a_copy_read_the_copy(kind: str, backend: str) -> None:
     # Weights of the model: 1, 0, -1, -2; of the average: 1, 0.5, -0.25, -1.125. The outputs are sums of two.
     assert outputs(make(backend, kind), 4) == [(2.0, 2.0), (0.0, 1.0), (-2.0, -0.5), (-4.0, -2.25)]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_checkpoint_and_an_export_have_the_weights(kind: str, backend: str, tmp_path: Path) -> None:
     first, second = make(backend, kind), make(backend, kind)

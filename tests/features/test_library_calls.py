@@ -97,6 +97,7 @@ def write(call: str) -> str:
     return SPEC.replace("CALL", f"{'made' if 'outputs' in call else 'found'}: {call}")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("name", CALLS)
 def test_a_step_through_a_call_is_that_of_pytorch_also_in_micro_batches(name: str, parts: int, backend: str) -> None:

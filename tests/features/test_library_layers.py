@@ -98,6 +98,7 @@ MODELS: dict[str, tuple[str, Callable[[], nn.Sequential]]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_learns_as_pytorchs_modules_do_also_in_micro_batches(name: str, parts: int, backend: str) -> None:

@@ -86,6 +86,7 @@ LOSSES: dict[str, tuple[str, Reference]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("name", LOSSES)
@@ -143,6 +144,7 @@ def align(chances: torch.Tensor, wanted: tuple[int, ...], blank: int) -> torch.T
     return -torch.stack(ways).sum().log()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_ctc_is_the_sum_over_all_alignments(reduction: str, parts: int, backend: str) -> None:

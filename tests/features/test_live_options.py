@@ -198,6 +198,7 @@ def test_a_correction_goes_by_a_count_that_is_set(rule: str, backend: str) -> No
     assert all(np.abs(weights(step)[name] - value).max() < 1e-10 for name, value in expected.items())
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("groups", ["", GROUPS])
 @pytest.mark.parametrize("rule", [*RULES, "lion"])
 def test_at_count_0_an_optimizer_begins_anew(rule: str, groups: str, backend: str) -> None:

@@ -59,6 +59,7 @@ def runs(step, batch):
     return bool(np.isfinite(np.asarray(found)))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("loss", "dtype"), OPEN_RANK)
 def test_inputs_without_a_shape_meet_under_the_rule_of_the_compiler(backend: str, loss: str, dtype: str) -> None:
     step = build_step(ANY.format(a="{}", b=f"{{dtype: {dtype}}}", loss=loss), backend)
@@ -117,6 +118,7 @@ HELD: dict[str, tuple[str, str, tuple[int, ...], Callable[..., torch.Tensor]]] =
 """Loss, type and shape of the target, and the loss in torch, for scores [4, 3, 2]."""
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("reduction", ["none", "mean"])
 @pytest.mark.parametrize("name", HELD)

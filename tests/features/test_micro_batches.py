@@ -102,6 +102,7 @@ def test_parts_of_unequal_size_are_one_update(backend: str) -> None:
     assert weights(step)["net.0.weight"].item() == pytest.approx(1 - 0.1 * (28 / 3 + 3), abs=1e-14)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.xdist_group("whole batch")  # one worker, so that the step of the whole batch is built once
 @pytest.mark.parametrize(("count", "rows"), [(2, 8), (3, 7), (5, 5)])
 def test_the_numbers_are_those_of_the_whole_batch(backend: str, count: int, rows: int) -> None:

@@ -68,6 +68,7 @@ RULES = ["adam", "adamw", "adagrad", "adamax", "nadam", "rmsprop", "adadelta", "
 RULES += ["muon", "schedule_free_sgd", "schedule_free_adamw"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rule", [*RULES, "ftrl", "rprop"])
 def test_every_rule_skips(rule: str, backend: str) -> None:
     step = make(LOSS, "skip", backend, f"name: {rule}{', weight_decay: 0.1' if rule in RULES else ''}")

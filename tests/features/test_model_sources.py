@@ -182,6 +182,7 @@ print((weight.detach() if hasattr(weight, "detach") else weight).numpy().tolist(
 """
 
 
+@pytest.mark.sample(2)
 def test_an_emitted_file_reads_the_weights_with_its_framework_alone(backend: str, tmp_path: Path) -> None:
     arrays = write(tmp_path / "net.safetensors", np.float32)
     (tmp_path / "emitted.py").write_text(emit(compile_step(load(SPEC), backend)))

@@ -66,6 +66,7 @@ def learn(text: str, backend: str) -> np.ndarray:
     return np.concatenate([weights(step)[name].ravel() for name in WEIGHTS])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("op", "written", "without", "said"), CASES)
 def test_a_stop_is_needless_where_a_step_without_it_learns_the_same(backend, op, written, without, said):
     assert SPEC.count(written) == 1

@@ -221,6 +221,7 @@ def test_a_run_evaluates_exports_and_resumes_with_them(workdir, backend: str) ->
     assert rows[-1]["eval/error"] == pytest.approx(evaluate("whole"), rel=1e-9)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("fields", [SWAP, SEPARATE])
 def test_an_export_of_a_checkpoint_that_was_not_evaluated_computes_them(workdir, capsys, backend: str, fields) -> None:
     for path, size in (("train.npz", 32), ("test.npz", 10)):

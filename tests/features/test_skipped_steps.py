@@ -38,6 +38,7 @@ def test_weights_and_momentum_are_those_of_the_steps_that_count(backend: str) ->
     assert iterations == (1, 2, 2, 3)  # LossScaleOptimizer: 1, 2, 2, 3; tf_keras: 1, 2, 3, 4
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("first", [[], [1.0]], ids=["before", "after"])
 def test_slots_are_the_same_bits(rule: str, first: list[float], backend: str) -> None:

@@ -45,6 +45,7 @@ def test_a_scaled_step_waits_once_at_most(spec: str, backend: str) -> None:
     assert backend == "tensorflow" or counts == [1, 1, 1]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in READING])
 def test_every_rule_of_an_early_group_waits_with_the_others(rule: str, backend: str) -> None:
     changed = f"models.a.optimizer={{name: {rule}, lr: 0.1}}"
@@ -52,6 +53,7 @@ def test_every_rule_of_an_early_group_waits_with_the_others(rule: str, backend: 
     assert counts == [1, 1, 1] if backend == "torch" else max(counts) <= 1
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("first", [(), ((1.0, 1.0),)], ids=["before", "after"])
 def test_every_rule_of_an_early_group_is_put_back_bit_for_bit(rule: str, first: tuple, backend: str) -> None:

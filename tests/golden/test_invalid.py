@@ -111,6 +111,7 @@ def test_every_problem_is_told_with_code_place_and_remedy(case):
     assert [words for (_, text), words in zip(told, case.told.values(), strict=True) if words not in text] == []
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", parameters(BY_NAME[name] for name in IN_A_PROCESS_OF_THEIR_OWN))
 def test_a_process_of_its_own_tells_the_same(there, case):
     command = [sys.executable, "-c", "from runtime.cli import main; main()", *case.command]

@@ -178,6 +178,7 @@ def test_lines_may_end_in_any_way(editor):
 MEANT = {case.command[1] for case in CASES if "did you mean" in case.golden.read_text(encoding="utf-8")}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", sorted(MEANT & {*NAMES}))
 def test_a_quick_fix_removes_its_problem(editor, folder, name):
     content = (folder / name).read_bytes().decode()

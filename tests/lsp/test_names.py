@@ -253,6 +253,7 @@ def test_an_escape_inside_of_an_expression_is_refused(editor):
         editor.rename("escape.yaml", "  goal:", "aim", 3)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "stride"),
     [("sac/sac.yaml", 1), ("gan-digits/gan-digits.yaml", 1), ("stylegan2-lazy/stylegan2-lazy.yaml", 3)],

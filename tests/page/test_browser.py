@@ -285,6 +285,7 @@ def test_axe_finds_nothing_in_a_difference(browser: Any, tmp_path: Path, theme: 
     page.close()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(("spec", "at"), [("stylegan2-lazy", "#train_step_1/pull"), ("simultaneous-gan", "")])
 @pytest.mark.parametrize("width", [1280, 800])

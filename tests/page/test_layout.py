@@ -74,6 +74,7 @@ def find_rows(instructions: list[Any], picture: Picture) -> dict[int, int]:
     return found
 
 
+@pytest.mark.sample(5)
 @every_picture
 def test_rows_are_the_lines_of_the_printed_plan(plan: Plan, mode: str, picture: Picture) -> None:
     printed = read_functions(plan.text(mode))[picture.name]
@@ -83,6 +84,7 @@ def test_rows_are_the_lines_of_the_printed_plan(plan: Plan, mode: str, picture: 
         assert text.startswith(row.text)
 
 
+@pytest.mark.sample(5)
 @every_picture
 def test_every_instruction_with_a_line_has_one_row(plan: Plan, mode: str, picture: Picture) -> None:
     found = find_rows(export(plan, mode, picture), picture)
@@ -99,6 +101,7 @@ def find_read(each: Any) -> set[str]:
     return {name for name in listed if isinstance(name, str)}
 
 
+@pytest.mark.sample(5)
 @every_picture
 def test_edges_of_values_join_what_makes_and_what_reads_them(plan: Plan, mode: str, picture: Picture) -> None:
     instructions = export(plan, mode, picture)
@@ -133,6 +136,7 @@ def test_edges_of_values_join_what_makes_and_what_reads_them(plan: Plan, mode: s
     } == set()
 
 
+@pytest.mark.sample(5)
 @every_picture
 def test_lanes_have_the_versions_of_the_program(plan: Plan, mode: str, picture: Picture) -> None:
     made: dict[Storage, set[int]] = defaultdict(set)
@@ -158,6 +162,7 @@ def test_lanes_have_the_versions_of_the_program(plan: Plan, mode: str, picture: 
         assert [*lane.versions.values()] == sorted(lane.versions.values())
 
 
+@pytest.mark.sample(5)
 @every_picture
 def test_a_forward_is_in_the_lane_of_its_model_at_the_version_that_it_reads(
     plan: Plan, mode: str, picture: Picture
@@ -184,6 +189,7 @@ def test_nothing_overlaps(plan: Plan, mode: str, picture: Picture) -> None:
         assert not overlap or one[0] != other[0] or one[0] == MOST_TRACKS - 1
 
 
+@pytest.mark.sample(5)
 @every_picture
 def test_what_a_write_waits_for_holds_it(plan: Plan, mode: str, picture: Picture) -> None:
     held = {why for order in picture.orders if order.track is not None for _, why in order.reasons}

@@ -103,6 +103,7 @@ def find_live(meaning: Meaning, admitted: set[str]) -> set[str]:
     return live
 
 
+@pytest.mark.sample(3)
 @each("fewest", "listed", "memory")
 def test_no_write_stands_later_than_its_last_predecessor_requires(policy):
     late = []

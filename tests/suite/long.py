@@ -22,7 +22,6 @@ ENVIRONMENT = {
     "MPLBACKEND": "Agg",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "PYTHONPATH": str(ROOT),
-    "STEPGRAPH_SINGLE": "all",
 }
 
 
@@ -39,7 +38,7 @@ def make_parts(folder: Path) -> Mapping[str, tuple[str, ...]]:
         "other-rule": ("-m", "tests.properties.contiguous", "60"),
         "both-backends": ("-m", "tests.conformance.random_specs", "250"),
         "needed-on-tensorflow": ("-m", "tests.conformance.necessity", "40"),
-        "float32": ("-m", "pytest", "-q", "tests/conformance/test_backends.py", "-k", "float32"),
+        "every-case": ("-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--every-case", "-m", "sample or long"),
         "kills": ("-m", "tests.resilience", "15"),
         "kills-on-tensorflow": ("-m", "tests.resilience", "4", "--backend", "tensorflow"),
         "demo": ("examples/demo.py", "--out", str(folder / "demo")),

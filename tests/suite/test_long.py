@@ -35,9 +35,10 @@ def test_where_all_pass_the_code_is_zero() -> None:
 
 
 def test_every_part_is_a_command_of_the_project(tmp_path: Path) -> None:
-    for words in make_parts(tmp_path).values():
+    for name, words in make_parts(tmp_path).items():
+        if name == "every-case":  # which is pytest's
+            continue
         place = words[1].replace(".", "/") if words[0] == "-m" else words[0]
-        place = next(word for word in words if word.startswith("tests/")) if words[1] == "pytest" else place
         candidates = (ROOT / place, ROOT / f"{place}.py", ROOT / place / "__main__.py")
         assert any(one.is_file() for one in candidates), words
 

@@ -95,6 +95,7 @@ def train_by_hand(net: keras.Model, optimizer: keras.optimizers.Optimizer, steps
         optimizer.apply(tape.gradient(total, net.trainable_variables), net.trainable_variables)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", TERMS)
 def test_terms_of_layers_act_as_in_keras(name):
     ours, theirs, without = dense(**TERMS[name]), dense(**TERMS[name]), dense()

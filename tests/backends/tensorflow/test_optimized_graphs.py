@@ -44,6 +44,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", SOURCES)
 def test_reads_of_recomputed_forwards_come_before_updates(name: str) -> None:
     source = SOURCES[name]()

@@ -220,6 +220,7 @@ def count_reads(text: str) -> dict[str, int]:
     return {each.name: ast.unparse(each).count("verdicts.read(") for each in functions}
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("policy", ["fewest", "latest"])
 @pytest.mark.parametrize("seed", [*range(40), *MANY])
 def test_a_step_asks_at_most_once_for_each_condition(seed: int, policy: str) -> None:

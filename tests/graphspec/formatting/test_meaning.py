@@ -42,6 +42,7 @@ def find_comments(text: str) -> list[str]:
     return sorted(found.rstrip() for found in re.findall(r"#.*", text))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_random_spec_in_a_random_style_says_the_same_and_keeps_its_comments(chunk):
     for seed in SEEDS[chunk::CHUNKS]:

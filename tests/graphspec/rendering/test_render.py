@@ -47,6 +47,7 @@ def meaning(spec):
     return [*plans, without_places(repr(plan.program)), plan.notes]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.stem)
 def test_a_rendered_spec_is_the_same_step_and_renders_to_the_same_bytes(path):
     spec = load(path)
