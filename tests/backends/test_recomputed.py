@@ -93,6 +93,7 @@ CASES = {"simultaneous": SIMULTANEOUS, "alternating": ALTERNATING, "waiting": WA
 TRIED = [("torch", "simultaneous"), ("torch", "alternating"), ("torch", "waiting"), ("tensorflow", "simultaneous")]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("backend", "case"), TRIED)
 def test_recomputed_forwards_read_what_they_read_the_first_time(backend, case):
     wanted = train(build_of(backend, "on: false, norm: true", CASES[case]))

@@ -71,6 +71,7 @@ def test_the_list_has_a_line_for_each(capsys):
     assert [line for line in lines if line.count("(") != line.count(")")] == []
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_is_copied_with_what_it_needs(workdir, capsys, name):
     assert execute(["init", name]) == 0
@@ -91,6 +92,7 @@ def test_an_example_is_copied_with_what_it_needs(workdir, capsys, name):
     assert all(path is None or Path(path).exists() or "python pendulum.py" in printed for path in paths)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("name", ["byol", "custom-classes", "cyclegan-separate", "distillation", "sac", "tied-lm"])
 def test_the_commands_that_it_prints_train_it(workdir, capsys, name):

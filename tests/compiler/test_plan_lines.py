@@ -106,6 +106,7 @@ def test_a_plan_lists_optimizers_with_their_numbers_and_options():
     assert by_op["slow"]["half_life"] == "10 updates"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_a_function_given_by_differences_is_whole_when_they_are_applied(path):
     plan = compile_step(load(path))

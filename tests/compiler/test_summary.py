@@ -64,6 +64,7 @@ def test_an_update_that_waits_without_being_deferred_is_told_with_its_reason() -
     assert "  no update is deferred and nothing is cloned\n" in text
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_a_summary_has_every_reason_for_which_the_plan_says_that_something_waits(path: Path) -> None:
     plan = compile_step(load(path))

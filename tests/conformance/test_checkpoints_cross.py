@@ -200,6 +200,7 @@ def run_alone(folder: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 @trained_once
 def test_a_run_goes_on_under_the_other_backend_and_says_so(line: tuple[Path, str]) -> None:
     folder, told = line

@@ -50,6 +50,7 @@ def apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
     return ((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1.0)).item()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("order", ["fewest", "latest"])
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda each: each.name)
 def test_ten_steps_of_an_example_equal_the_pure_function(reference: Reference, order: str) -> None:

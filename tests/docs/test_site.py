@@ -40,6 +40,8 @@ LOAD = "all => Promise.all(all.map(each => (each.loading = 'eager', each.decode(
 """Loads all pictures; fails for one that is none."""
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 pytestmark = pytest.mark.xdist_group("site")  # one worker, so that the site is built once
+whole = pytest.mark.long
+"""What is about the whole site, which takes twenty seconds to build."""
 
 TRAPS = '# [link](javascript:alert(1)) **bold** `</code>` &amp;\n# ```\n# ````\n# === "tab"\n'
 EVIL_SPEC = HOSTILE.replace("graphspec: 1\n", f"{TRAPS}graphspec: 1\n")
@@ -123,7 +125,7 @@ def print_command(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str
     return err if failed else out
 
 
-@pytest.mark.sample(7)
+@whole
 @pytest.mark.parametrize("spec", SPECS, ids=name_page)
 def test_an_example_has_a_page_that_shows_what_the_commands_print(spec, site, pages, capsys):
     name = name_page(spec)
@@ -144,6 +146,7 @@ def test_an_example_has_a_page_that_shows_what_the_commands_print(spec, site, pa
     assert page.lead == " ".join(comment).replace("`", "")
 
 
+@whole
 def test_an_example_shows_its_declaration_in_python(site, pages):
     for spec in SPECS:
         twin = spec.with_name(f"{spec.stem.replace('-', '_')}.py")
@@ -151,6 +154,7 @@ def test_an_example_shows_its_declaration_in_python(site, pages):
         assert shown[twin.name].rstrip() == twin.read_text(encoding="utf-8").rstrip()
 
 
+@whole
 def test_an_example_is_begun_as_init_says(site, pages, workdir, capsys):
     for name in ("gan-digits", "custom-classes", "sac"):
         (workdir / name).mkdir()
@@ -185,6 +189,7 @@ def list_shown(notebook: Path) -> tuple[list[str], list[str], dict[str, str | by
     return shown, code, pictures
 
 
+@whole
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_has_a_page_with_its_cells_and_what_they_gave_in_order(notebook, site, pages):
     path = site / "notebooks" / f"{notebook.stem}.html"
@@ -207,6 +212,7 @@ def test_a_notebook_has_a_page_with_its_cells_and_what_they_gave_in_order(notebo
     assert path.with_name(notebook.name).read_bytes() == notebook.read_bytes()
 
 
+@whole
 def test_a_link_to_a_notebook_leads_to_its_page(site, pages):
     names = {f"{path.stem}.html" for path in NOTEBOOKS}
     assert names <= set(pages[site / "notebooks" / "index.html"].links)
@@ -215,6 +221,7 @@ def test_a_link_to_a_notebook_leads_to_its_page(site, pages):
     assert "notebooks/index.html" in pages[site / "index.html"].links
 
 
+@whole
 def test_the_indexes_name_everything(site, pages):
     gallery = pages[site / "gallery" / "index.html"].links
     assert {f"{name_page(spec)}.html" for spec in SPECS} <= set(gallery)
@@ -223,6 +230,7 @@ def test_the_indexes_name_everything(site, pages):
         assert {f"{path.stem}.html" for path in (ROOT / "docs" / folder).glob("*.md")} <= set(index)
 
 
+@whole
 def test_every_link_leads_to_a_page_and_a_place_on_it(site, pages):
     broken = []
     for path, page in pages.items():
@@ -237,6 +245,7 @@ def test_every_link_leads_to_a_page_and_a_place_on_it(site, pages):
     assert broken == []
 
 
+@whole
 def test_no_page_asks_a_host(site, pages):
     for path, page in pages.items():
         assert [address for address in page.loads if urlsplit(address).netloc] == [], path
@@ -245,12 +254,14 @@ def test_no_page_asks_a_host(site, pages):
         assert asked == [], path
 
 
+@whole
 def test_a_heading_has_the_anchor_that_a_viewer_of_files_gives_it(site, pages):
     for path in (ROOT / "docs").glob("[a-z]*.md"):
         assert find_anchors(path) <= pages[site / f"{path.stem}.html"].ids, path
     assert make_anchor("`a_b` / (c): D's", "-") == "a_b--c-ds"
 
 
+@whole
 def test_code_in_a_table_shows_its_bars(site):
     text = unescape((site / "cli.html").read_text(encoding="utf-8"))
     assert "<code>--backend torch|tensorflow</code>" in text
@@ -440,6 +451,7 @@ def open_page(browser: Any, site: Path) -> Iterator[Callable[..., Any]]:
     assert told == []
 
 
+@whole
 @pytest.mark.parametrize(
     "name",
     [
@@ -459,6 +471,7 @@ def test_a_page_opens_from_disk(open_page, name):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@whole
 def test_the_search_finds_a_word(open_page):
     page = open_page("gallery/sac.html")
     page.keyboard.press("/")
@@ -468,6 +481,7 @@ def test_the_search_finds_a_word(open_page):
     page.wait_for_url("**/semantics.html*")
 
 
+@whole
 def test_the_index_of_the_codes_is_filtered(open_page):
     page = open_page("errors/index.html")
     page.fill("input.filter", "gs104")
@@ -478,6 +492,7 @@ def test_the_index_of_the_codes_is_filtered(open_page):
     assert page.locator("article tbody tr:visible").count() == len([*(ROOT / "docs" / "errors").glob("*.md")])
 
 
+@whole
 @pytest.mark.parametrize(("width", "beside"), [(1600, True), (700, False)])
 def test_what_belongs_together_stands_side_by_side_or_in_tabs(open_page, width, beside):
     page = open_page("gallery/sac.html", viewport={"width": width, "height": 900})
@@ -494,7 +509,7 @@ def test_what_belongs_together_stands_side_by_side_or_in_tabs(open_page, width, 
         assert page.is_visible("text=sac.py")
 
 
-@pytest.mark.sample(3)
+@whole
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
 @pytest.mark.parametrize("name", ["gallery/gan-digits.html", "notebooks/gan.html"])
 def test_pictures_have_the_colours_of_the_page(open_page, name, scheme, is_dark):

@@ -134,6 +134,7 @@ def test_a_spec_names_no_python_code_but_the_module_beside_it(path):
     assert all((path.parent / f"{name}.py").exists() for name in named)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.needs("torch")
 @each_spec
 def test_the_example_trains(path, tmp_path, monkeypatch):

@@ -74,6 +74,7 @@ def test_an_epoch_ends_it_too(backend: str) -> None:
     assert np.allclose(walk(step, [1, BAD, 4, 8]), (-10.5, 1 - 8 - 0.5))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("settings", [(), (WHOLE,), (FLUSH,)])
 def test_a_run_goes_on_in_the_middle_of_a_window(backend: str, settings: tuple[str, ...]) -> None:
     slopes = [1, 2, BAD, BAD, 16, BAD, 32, 64, BAD]

@@ -239,6 +239,7 @@ def zeros_taken_out(t: int) -> float:
     return 0.9 * (1 - 0.9 ** (t - 1)) / (1 - 0.9**t)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("fields", "decay"),
     [

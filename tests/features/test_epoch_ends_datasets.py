@@ -92,6 +92,7 @@ def test_reports_tell_of_the_update(backend: str) -> None:
     assert fired == [False, False, True, False, False, True]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("settings", [(), (DROP, "ops.step.accumulate.steps=2"), JUDGED])
 def test_a_run_goes_on_in_the_middle_of_a_window(backend: str, settings: tuple[str, ...]) -> None:
     batches = ["a1", "a2", "b4", "b8", "a16", "b32"]

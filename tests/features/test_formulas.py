@@ -155,6 +155,7 @@ def test_a_loop_by_hand_gives_the_same_weights(backend):
         np.testing.assert_allclose(value.reshape(w[name].shape), w[name].detach().numpy(), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("backend", ["torch", "tensorflow"])
 @pytest.mark.parametrize(
     "overrides",

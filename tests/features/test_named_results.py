@@ -36,6 +36,7 @@ def make(backend: str, form: str, op: str, outputs: str, value: str, *, kept: bo
     return build(compile_step(load(text + more), backend), device="cpu", allow=("tests",))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("outputs", ["[logits]", "logits", "[logits, hidden]", "[hidden, logits]"])
 @pytest.mark.parametrize("form", FORMS)
 def test_results_are_taken_by_name(form: str, outputs: str, backend: str) -> None:

@@ -103,6 +103,7 @@ def images(generator: np.random.Generator) -> np.ndarray:
     return generator.normal(size=(ROWS, 3))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("batch", ["reuse", "split", "next"])
 def test_five_lines_train_a_critic_several_times(batch: str, backend: str) -> None:
     text = WGAN

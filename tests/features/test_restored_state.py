@@ -93,6 +93,7 @@ OTHERWISE = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("changed", OTHERWISE)
 def test_what_stands_beside_the_optimizers_is_the_specs_too_and_a_difference_is_told(
     changed: str, backend: str, tmp_path: Path

@@ -50,6 +50,7 @@ def test_the_library_is_that_of_the_tables():
         assert path.read_text(encoding="utf-8") == text, "run `python -m tests.graphspec.functions`"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_in_python_is_that_in_yaml(path, monkeypatch, capsys):
     twin = path.with_name(f"{path.stem.replace('-', '_')}.py")

@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SEEDS = ("0", "42", "4294967295")
 
 
+@pytest.mark.long
 def test_hash_seeds_give_the_same_plans_and_sources():
     command = [sys.executable, "-m", "tests.properties.fingerprints", "6"]
     running = [

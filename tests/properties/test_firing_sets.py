@@ -197,6 +197,7 @@ def walk_clocks(seed: int) -> Walk | None:
     return walk_at(random_clocks(random), random.randint(1, 9), seed)
 
 
+@pytest.mark.long
 def test_so_it_is_for_clocks_of_every_kind():
     walks = {seed: walk_clocks(seed) for seed in range(100)}
     assert [f"seed {seed}: {found.problem}" for seed, found in walks.items() if found and found.problem] == []

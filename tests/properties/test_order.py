@@ -128,6 +128,7 @@ def find_idle(plan: Plan, function: Mapping, order: Order, pairs: set[tuple[str,
             yield f"{write} stands behind {sorted(between)}"
 
 
+@pytest.mark.sample(3)
 @each("fewest", "listed", "memory", "latest")
 def test_every_sequence_keeps_the_order_of_the_definition(policy):
     for seed in SEEDS:

@@ -137,6 +137,7 @@ def test_a_failure_is_written_small_with_its_seed_and_what_differed(tmp_path):
     assert all(one["differed"] == "clipped" and clips(one["document"]) for one in written)
 
 
+@pytest.mark.long
 def test_a_shrunken_document_fails_and_has_nothing_to_spare():
     small = shrink(random_spec(SEED), clips)
     assert small == shrink(random_spec(SEED), clips)

@@ -44,6 +44,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("damage", DAMAGES, ids=list(DAMAGES.values()))
 def test_a_damaged_checkpoint_is_told_and_the_one_before_it_is_named(damage, stopped):
     damage(stopped / "out" / "checkpoints" / "step-24")

@@ -162,6 +162,7 @@ EXPORTED = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("text", EXPORTED)
 def test_the_program_gives_the_numbers_of_the_step_for_batches_of_any_size(tmp_path, text):
     step = make(text)

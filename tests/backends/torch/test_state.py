@@ -116,6 +116,7 @@ def carried(state: State) -> State:
     return State(arrays=arrays, counters=json.loads(json.dumps(state.counters, allow_nan=False)))
 
 
+@pytest.mark.sample(3)
 @EACH
 def test_a_new_build_that_is_given_the_state_goes_on_as_if_it_had_never_stopped(case):
     never_stopped, stopped, resumed = make(case), make(case), make(case)
