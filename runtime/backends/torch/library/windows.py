@@ -38,6 +38,8 @@ class Window:
     ) -> None:
         self.parameters, self.is_mean, self.is_counted = list(parameters), is_mean, is_counted
         self.may_miss, self.guard, self.keeps_before = may_miss, guard, keeps_before
+        # Where no parameter is of a smaller type, no call converts its gradients: to ask each takes longer than a sum.
+        self.is_narrow = any(torch.promote_types(p.dtype, torch.float32) != p.dtype for p in self.parameters)
         self.before: Mapping[str, Any] = {}
         self.had: Sequence[bool] = []  # which gradients the last step had
         self.commits: torch.Tensor | None = None  # whether it was taken in
@@ -62,7 +64,7 @@ class Window:
             taken = torch.where(commits, rows, 0)
             count = torch.where(commits, count, 0) if self.is_counted else count
             self.spoiled = torch.logical_not(commits) | self.spoiled
-        wide: list[Any] = [None if g is None else g.to(torch.promote_types(g.dtype, torch.float32)) for g in gradients]
+        wide: list[Any] = [widen(each) for each in gradients] if self.is_narrow else list(gradients)
         if self.may_miss:
             self.totals = [added(*pair, times) for pair in zip(self.totals, wide, strict=True)]
             self.had, self.commits = [each is not None for each in gradients], commits
@@ -104,8 +106,10 @@ class Window:
         elif self.is_mean:
             found = foreach_share(list(found), self.share())
         self.drop()
-        pairs = zip(found, self.parameters, strict=True)
-        return tuple(None if each is None else each.to(p.dtype) for each, p in pairs)
+        if self.is_narrow:
+            pairs = zip(found, self.parameters, strict=True)
+            found = [None if each is None else each.to(p.dtype) for each, p in pairs]
+        return tuple(found)
 
     def share(self) -> Any:
         """Return what a mean divides by."""
@@ -117,6 +121,11 @@ class Window:
     def restore(self) -> None:
         """Be as before the last step, of which nothing but zeros was added: the update takes no part in it."""
         vars(self).update(self.before)
+
+
+def widen(gradient: torch.Tensor | None) -> torch.Tensor | None:
+    """Return a gradient in float32 at least; it may be absent."""
+    return None if gradient is None else gradient.to(torch.promote_types(gradient.dtype, torch.float32))
 
 
 def added(total: torch.Tensor | None, gradient: torch.Tensor | None, times: int) -> torch.Tensor | None:
