@@ -29,8 +29,8 @@ from runtime.engine.optimizer import (
     find_changes,
     find_differences,
 )
+from runtime.engine.overflow import NOTHING
 from runtime.engine.report import Reporter, StepReport
-from runtime.overflow import NOTHING
 from runtime.problems import StepError
 from runtime.state import Plain, State
 

@@ -18,4 +18,4 @@ fi
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun torchrun --nnodes "$SLURM_NNODES" --nproc-per-node 4 --max-restarts 1 \
   --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d --rdzv-endpoint "$first:29500" \
-  -m runtime.cli run gan.yaml --plain --out "$out" "${resume[@]}"
+  -m runtime run gan.yaml --plain --out "$out" "${resume[@]}"

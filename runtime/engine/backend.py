@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from compiler import Plan
 from compiler.ir.program import InputDecl, Program
-from runtime.overflow import Overflow
+from runtime.engine.overflow import Overflow
 from runtime.probe import Probe
 from runtime.problems import problem
 from runtime.processes import Processes

@@ -11,7 +11,7 @@ from compiler.ir.program import Function, Gate, ModeProgram, window_of
 from graphspec.declare.ops import UpdateOp
 from runtime.codegen.resources import find_functions
 from runtime.engine.optimizer import Optimizer
-from runtime.overflow import NOTHING, Overflow
+from runtime.engine.overflow import NOTHING, Overflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,7 @@ def test_ctrl_c_of_a_waiting_command_is_130(workdir):
 def test_the_package_runs_as_the_command(workdir, content):
     Path("a.yaml").write_text(content)
     ours = subprocess.run(
-        [sys.executable, "-m", "runtime.cli", "check", "a.yaml"],
+        [sys.executable, "-m", "runtime", "check", "a.yaml"],
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"},
         capture_output=True,
         text=True,

@@ -26,7 +26,7 @@ def check(script: str) -> None:
     from torch.distributed.run import get_args_parser
 
     parsed = get_args_parser().parse_args(given)
-    assert (parsed.module, parsed.training_script, parsed.nproc_per_node) == (True, "runtime.cli", "4")
+    assert (parsed.module, parsed.training_script, parsed.nproc_per_node) == (True, "runtime", "4")
     command, spec, *options = parsed.training_script_args
     assert (command, spec) == ("run", "gan.yaml")
     known = set(inspect.signature(train.run).parameters)

@@ -213,7 +213,7 @@ def test_a_number_that_is_not_finite_on_one_process_skips_the_update_on_all(tmp_
 def test_the_command_starts_the_processes_itself(tmp_path: Path) -> None:
     write(tmp_path, SCALED)
     given = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "runtime.cli", "run", "line.yaml", "--out", "out", "--nproc", "2", "--steps", "1"]
+    command = [sys.executable, "-m", "runtime", "run", "line.yaml", "--out", "out", "--nproc", "2", "--steps", "1"]
     done = subprocess.run(command, cwd=tmp_path, env=given, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("step 1/1") == 1  # by the first process alone

@@ -46,7 +46,7 @@ from runtime.engine.contents import (
     scale_items,
 )
 from runtime.engine.engine import Flags, ModuleEngine
-from runtime.overflow import Overflow
+from runtime.engine.overflow import Overflow
 from runtime.support.clocks import Clock
 
 Named = dict[str, list[tuple[str, tf.Variable]]]

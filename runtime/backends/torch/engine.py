@@ -48,7 +48,7 @@ from runtime.engine.contents import (
     scale_items,
 )
 from runtime.engine.engine import Flags, ModuleEngine
-from runtime.overflow import Overflow
+from runtime.engine.overflow import Overflow
 from runtime.state import State
 from runtime.support.clocks import Clock
 

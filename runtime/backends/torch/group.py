@@ -169,7 +169,7 @@ def launch(count: int, arguments: Sequence[str]) -> int:
             logs_specs=DefaultLogsSpecs(log_dir=logs),
         )
         try:
-            elastic_launch(config, sys.executable)("-m", "runtime.cli", *arguments)
+            elastic_launch(config, sys.executable)("-m", "runtime", *arguments)
         except ChildFailedError as error:
             codes = {failure.exitcode for failure in error.failures.values()}
             is_reported = any(Path(logs).rglob("error.json")) or not codes.isdisjoint({PROBLEM, USAGE, INTERRUPTED})
