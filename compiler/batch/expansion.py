@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from compiler.batch.making import add_sets, evaluate, reduce_set, rename
+from compiler.batch.making import Waiting, add_sets, evaluate, reduce_set, rename, wait
 from compiler.batch.placement import PlacementAnalysis
 from compiler.batch.roles import Roles
 from compiler.ir.instructions import (
@@ -87,7 +87,7 @@ class Expansion:
                     )
                     total = name
                 if node.output in self.joined:
-                    self._add(reduce_set(node.output, total, node), node.output)
+                    self._combine(reduce_set(node.output, total, node), total, node.output)
         self.shared = {node.derivative.loss for node in self.made.values() if node.derivative is not None}
         for name, node in self.nodes.items():
             if name not in self.roles.split:
@@ -111,12 +111,14 @@ class Expansion:
             self._add(replace(node, like=first, gathered=whole, uses=(Use(value=first, differentiable=False),)))
             return
         if isinstance(node, CheckFinite) and not self.late.isdisjoint(node.gradients):
-            self._add(replace(node, is_agreed=True))
+            own_verdict = replace(node, id=f"{node.id}#own", label=f"own {node.label}", scope="own")
+            self._add(own_verdict, node.id)
+            self._combine(replace(node, scope="all"), own_verdict.output, node.id)
             return
         if isinstance(node, TakeAccumulated) and node.output in self.joined:
             local = own(node.output, self.joined)
             self._add(replace(node, output=local))
-            self._add(reduce_set(node.output, local, node), node.id)
+            self._combine(reduce_set(node.output, local, node), local, node.id)
             return
         named = {use.value: self._whole(use.value) for use in node.uses if use.value not in self.late}
         if any(name != value for value, name in named.items()):  # inputs, of which a replica has its own rows
@@ -181,7 +183,13 @@ class Expansion:
         made = evaluate(
             f"{output}#gather", function, (local,), (output,), like=like, op=value, options=options, constant=True
         )
-        self._add(made, value)
+        self._combine(made, local, value)
+
+    def _combine(self, node: Waiting, local: str, source: str) -> None:
+        """Add a node that gives what all replicas have of a value, and the start of the message that it waits for."""
+        start, waiting = wait(node, local)
+        self._add(start, source)
+        self._add(waiting, source)
 
     def _micro_batches(self) -> range:
         """Return the numbers of the micro-batches."""

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, Store, TakeAccumulated, Transform
+from compiler.ir.instructions import (
+    CheckFinite,
+    Evaluate,
+    Forward,
+    Gradient,
+    Instruction,
+    Sent,
+    Start,
+    Store,
+    TakeAccumulated,
+    Transform,
+)
 from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Setting, Use
 
 COLLECTIVES = frozenset({"all_rows", "all_sum", "reduce_set"})
-"""Functions that every replica calls at the same place of the step: they communicate."""
+"""Functions that every replica calls at the same place of the step: they wait for a message."""
 SPLITTING = COLLECTIVES | {
     "micro_batches", "row_shares", "weigh", "quotient", "inverse", "own_rows", "rank_share", "rank_shares",
 }  # fmt: skip
 """Functions that split a value into micro-batches or between replicas, compute their shares of the rows, multiply by
 these, and join what replicas have; and those that divide by the count of a loss."""
+
+Waiting = TypeVar("Waiting", Evaluate, Transform, CheckFinite)
+"""Nodes that wait for a message."""
 
 
 def evaluate(
@@ -62,7 +77,8 @@ def reduce_set(name: str, local: str, made: Gradient | TakeAccumulated) -> Trans
         op=made.op,
         label=f"reduce {name}",
         place=made.place,
-        uses=(Use(value=local),),
+        uses=(Use(value=local, differentiable=False),),
+        differentiable=False,
         gate=made.gate,
         function=FunctionRef(name="reduce_set", builtin=True),
         inputs=(local,),
@@ -70,6 +86,31 @@ def reduce_set(name: str, local: str, made: Gradient | TakeAccumulated) -> Trans
         models=made.models,
         may_miss=may_miss,
     )
+
+
+def wait(node: Waiting, local: str) -> tuple[Start, Waiting]:
+    """Return the start of a message with what a replica has of the value of a node, and that node waiting for it."""
+    (whole,) = node.defines
+    message = f"{whole}#sent"
+    is_rows = isinstance(node, Evaluate) and node.function.name == "all_rows"
+    axis = node.options.get("axis", 0) if isinstance(node, Evaluate) else 0
+    assert isinstance(axis, int)
+    models = node.models if isinstance(node, Transform) else ()
+    start = Start(
+        id=f"{whole}#start",
+        op=node.op,
+        label=f"start {whole}",
+        place=node.place,
+        uses=(Use(value=local, differentiable=False),),
+        differentiable=False,
+        gate=node.gate,
+        free_early=True,
+        output=message,
+        collective="gather" if is_rows else "sum",
+        parts=(Sent(value=local, whole=whole, axis=axis, models=models),),
+    )
+    uses = (*node.uses, Use(value=message, differentiable=False))
+    return start, replace(node, uses=uses, message=message)
 
 
 def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, micro_batch: int) -> Transform:

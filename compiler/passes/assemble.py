@@ -33,7 +33,9 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     """By value: what is used by the parts that are written into its line."""
     for name in graph.sequence:
         node = graph.nodes[name]
-        uses = [*node.uses, *(use for value in node.defines for use in inlined.pop(value, ()))]
+        # what has been sent is no longer needed
+        own = [use for use in node.uses if not node.message or use.value == node.message]
+        uses = [*own, *(use for value in node.defines for use in inlined.pop(value, ()))]
         if isinstance(node, Evaluate) and node.into:
             inlined.setdefault(node.into, []).extend(uses)
             continue
@@ -138,10 +140,11 @@ def find_recomputed(node: Instruction, graph: StepGraph) -> tuple[Recomputed, ..
 def _resolve(graph: StepGraph) -> Iterator[ResolveOverflow]:
     """Yield the end of a step of a mode in which there are verdicts."""
     if graph.checked:
-        checks = (node for node in graph.nodes.values() if isinstance(node, CheckFinite))
+        verdicts = find_verdicts(graph)
+        checks = (node for node in graph.nodes.values() if isinstance(node, CheckFinite) and node.output in verdicts)
         yield ResolveOverflow(
             op="overflow",
-            verdicts=find_verdicts(graph),
+            verdicts=verdicts,
             conditional=tuple(dict.fromkeys(_find_conditional(graph))),
             scaled=graph.scaled,
             fatal=tuple((node.op, node.output) for node in checks if node.overflow == "error"),
@@ -157,7 +160,8 @@ def _find_conditional(graph: StepGraph) -> Iterator[tuple[str, Commit]]:
 
 def find_verdicts(graph: StepGraph) -> tuple[str, ...]:
     """Return the verdicts over the gradients of a step, in the order in which they are known."""
-    return tuple(each.output for name in graph.sequence if isinstance(each := graph.nodes[name], CheckFinite))
+    checks = (each for name in graph.sequence if isinstance(each := graph.nodes[name], CheckFinite))
+    return tuple(each.output for each in checks if each.scope != "own")
 
 
 def _detach(node: Instruction, arguments: tuple[Argument, ...], graph: StepGraph) -> tuple[Argument, ...]:

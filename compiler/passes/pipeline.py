@@ -19,6 +19,7 @@ from compiler.passes.document import Context, Document, lower_mode
 from compiler.passes.flags import infer_flags
 from compiler.passes.hazards import find_hazards, resolve_cycles
 from compiler.passes.inline import inline_parts
+from compiler.passes.messages import bundle_messages
 from compiler.passes.order import find_order_problems
 from compiler.passes.paths import find_paths
 from compiler.passes.schedule import schedule
@@ -170,6 +171,7 @@ SCHEDULING: tuple[Pass[StepGraph], ...] = (
         stops=True,
     ),
     Pass(name="schedule", run=lambda graph, context: schedule(graph, context.policy)),
+    Pass(name="messages", run=lambda graph, context: bundle_messages(graph)),
     Pass(name="inline", run=lambda graph, context: inline_parts(graph)),
     Pass(name="flags", run=lambda graph, context: infer_flags(graph)),
     Pass(

@@ -1,6 +1,7 @@
 """Put the instructions in a sequence: values on demand, each write at its earliest legal place.
 
 The only freedom is the order of the updates' gradients, which an order policy chooses (compiler/passes/policies.py).
+Messages start as soon as what they send is there, and are waited for only where nothing else is left to do.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from compiler.ir.digraph import Causality, close
-from compiler.ir.instructions import Instruction
+from compiler.ir.instructions import Instruction, Start
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.order import find_producers
 from compiler.passes.policies import Policy, UpdateOrder
@@ -100,6 +101,11 @@ def _predecessors(graph: StepGraph) -> dict[str, list[str]]:
     return {name: sorted(before, key=position.__getitem__) for name, before in found.items()}
 
 
+def _has_sets(node: Instruction) -> bool:
+    """Return whether a node starts a message with gradients."""
+    return isinstance(node, Start) and node.has_sets
+
+
 class _Scheduler:
     """Appends nodes on demand: a node's predecessors first, and every write as soon as nothing holds it back."""
 
@@ -110,7 +116,15 @@ class _Scheduler:
         self._closure = close(self._before)
         self._done: dict[str, None] = {}
         self._writes = [name for name, node in graph.nodes.items() if node.is_write]
-        self._transforms = {name for chain in find_chains(graph).values() for name in chain.transforms}
+        chains = find_chains(graph)
+        self._transforms = {name for chain in chains.values() for name in chain.transforms}
+        self._never = {update for update in chains if graph.nodes[update].defer == "never"}
+        self._hurried = {name for update in self._never for name in chains[update].transforms}
+        """What an update needs at once that says `defer: never`: nothing else runs while its messages travel."""
+        waiting = (name for name, node in graph.nodes.items() if node.message and name not in self._hurried)
+        self._waits = dict.fromkeys(waiting)
+        """The nodes that wait for a message and are not done."""
+        self._starts = tuple(name for name, node in graph.nodes.items() if isinstance(node, Start))
         self._waiting = {name: len(before) for name, before in self._before.items()}
         self._after: dict[str, list[str]] = {name: [] for name in graph.nodes}
         for name, before in self._before.items():
@@ -134,6 +148,11 @@ class _Scheduler:
                     remaining.pop(update)
                 self._demand(anchor)
         for name in (*(name for name in self._before if name not in self._writes), *self._writes):
+            if not self._needs_wait(name):
+                self._demand(name)
+        position = {name: index for index, name in enumerate(self._done)}
+        first = sorted(self._waits, key=lambda name: max(position.get(each, 0) for each in self._before[name]))
+        for name in (*first, *self._before):  # what was sent first is there first
             self._demand(name)
         return tuple(self._done)
 
@@ -155,10 +174,23 @@ class _Scheduler:
         for anchor in (anchor for anchors in remaining.values() for anchor in anchors):
             late |= 0 if anchor in self._done else bits[anchor]
         for name in self._closure.past(update, self._before):
-            if not (masks[name] | bits[name]) & late:
+            if not (masks[name] | bits[name]) & late and (update in self._never or not self._needs_wait(name)):
                 self._demand(name)
 
+    def _needs_wait(self, name: str) -> bool:
+        """Return whether a node needs a message that is still on its way."""
+        awaited = sum(self._closure.bits[each] for each in self._waits)
+        return bool((self._closure.masks[name] | self._closure.bits[name]) & awaited)
+
     def _demand(self, name: str) -> None:
+        """Append a node after everything it needs, what needs no message on its way first."""
+        if self._needs_wait(name):
+            for each in self._closure.past(name, self._before):
+                if each not in self._done and not self._needs_wait(each):
+                    self._append_after_needs(each)
+        self._append_after_needs(name)
+
+    def _append_after_needs(self, name: str) -> None:
         """Append a node after everything it needs (depth first, without recursion)."""
         stack = [name]
         while stack:
@@ -177,15 +209,29 @@ class _Scheduler:
             node = pending.pop(0)
             if node in self._done:
                 continue
+            self._accompany(node)
             self._done[node] = None
+            self._waits.pop(node, None)
             for after in self._after[node]:
                 self._waiting[after] -= 1
                 if self._waiting[after] == 0 and self._is_immediate(self._graph.nodes[after]):
                     pending.append(after)
 
+    def _accompany(self, name: str) -> None:
+        """Before the start of a message with gradients, append that of every other that needs no further model."""
+        if not _has_sets(self._graph.nodes[name]):
+            return
+        nodes = self._graph.nodes
+        for other in [each for each in self._starts if each not in self._done and not _has_sets(nodes[each])]:
+            missing = [nodes[each] for each in self._closure.past(other, self._before) if each not in self._done]
+            if not any(each.called or each.derivative or each.message or each.is_write for each in missing):
+                self._append_after_needs(other)
+
     def _is_immediate(self, node: Instruction) -> bool:
         """Return whether a node is put into the sequence as soon as nothing holds it back: writes, and their chains."""
         if node.free_early:
             return True
+        if node.message and node.id not in self._hurried:
+            return False
         is_free = node.defer == "never" or (self._eager and node.defer == "auto")
         return is_free and (node.is_write or node.id in self._transforms)

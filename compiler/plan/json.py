@@ -99,6 +99,8 @@ def export_instruction(instruction: Instruction, waits: Iterable[Edge]) -> Objec
         common["writes"] = [str(at) for at in instruction.writes]
     if instruction.commits:
         common["commits"] = export_commit(instruction.commits)
+    if instruction.message:
+        common["message"] = instruction.message
     waiting: list[Json] = [{"edge": each.hazard.value, "for": each.before, "text": each.why} for each in waits]
     if waiting:
         common["waits"] = waiting

@@ -110,7 +110,7 @@ def _record(kind: type[InstructionBase]) -> type[BaseModel]:
     fields: dict[str, object] = {"kind": (Literal[kind.kind()], ...), "op": (str, ...)}
     fields |= {name: (type_, ...) for name, type_ in kind.FIELDS.items()}
     fields |= {"id": (str, ""), "reads": (list[Version], []), "writes": (list[Version], []), "commits": (Commits, [])}
-    fields["waits"] = list[WaitRecord], []
+    fields |= {"message": (str, ""), "waits": (list[WaitRecord], [])}
     if kind in (Transform, RestoreAccumulator):
         fields["unless"] = Unless, []
     return create_model(kind.__name__, __base__=Exact, **cast("dict[str, Never]", fields))

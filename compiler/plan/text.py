@@ -27,6 +27,7 @@ def flags_of(instruction: Instruction) -> tuple[str, ...]:
     detached = (each for each in instruction.refs if each.detach)
     return (
         *instruction.flags,
+        *((f"message {instruction.message}",) if instruction.message else ()),
         *(("rows",) if instruction.rows else ()),
         *((f"if {format_commit(instruction.commits)}",) if instruction.commits else ()),
         *(f"{ref.name} detached" for ref in detached),

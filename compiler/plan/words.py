@@ -38,6 +38,7 @@ MARKS: Mapping[str, str] = {
     "without": "no gradient is taken for these parameters, which are frozen for now",
     "rows": "the gradients of embeddings that are `sparse`: indices, and a vector for each",
     "detached": "this value is used as a constant, though it has a graph",
+    "message": "it waits for this message, which brings the value of all processes",
     "waits": "the write comes after this for another reason than that it uses its result",
     "if": "the write takes place only if these verdicts say that gradients are finite",
     "unless": "it does nothing if these verdicts say that gradients are finite",

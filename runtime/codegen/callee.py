@@ -82,8 +82,6 @@ REPLICAS: Mapping[str, Callee] = {
     "rank_share": Callee(path="replicas.share"),
     "rank_shares": Callee(path="replicas.shares", positional=("count",), implied={"axis": 0}),
     "own_rows": Callee(path="replicas.own_rows", implied={"axis": 0}),
-    "all_rows": Callee(path="replicas.all_rows", implied={"axis": 0}),
-    "all_sum": Callee(path="replicas.all_sum"),
 }
 """What replicas need: methods of the register of processes, where a backend has one."""
 WINDOW: Mapping[str, Value] = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "bias": True}

@@ -73,7 +73,7 @@ def _after(instruction: Instruction, scope: EmitScope) -> Iterator[ast.stmt]:
         return  # a verdict is for gradients that are not finite, and for what is made of them
     op, title = syntax.constant(instruction.op), syntax.constant(instruction.title)
     made = _values(instruction.defines, scope)
-    used = _values(dict.fromkeys(find_uses(instruction)), scope)
+    used = _values(() if instruction.message else dict.fromkeys(find_uses(instruction)), scope)
     match instruction:
         case Gradient():
             models = instruction.models

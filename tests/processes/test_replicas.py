@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from compiler import compile_step
+from compiler.ir.instructions import Forward, Gradient, Start
 from graphspec import SpecError, load
-from tests.processes.cases import ALONE, CASES, FIT, PLAIN, RUNS, STEPS, draw, make_step, train
+from tests.processes.cases import ALONE, CASES, RUNS, STEPS, draw, make_step, train
 
 pytestmark = pytest.mark.xdist_group("replicas")  # one worker starts the processes
 
@@ -112,13 +113,39 @@ def test_what_couples_rows_is_named() -> None:
     )
 
 
-def test_the_plan_shows_what_is_communicated_and_where() -> None:
-    text = "\n".join(("graphspec: 1", "name: shown", "parallel: {kind: replicated}", FIT, PLAIN))
-    lines = [
-        line.split("  ")[-1]
-        for line in compile_step(load(text.replace("loss: loss}", "loss: loss, accumulate: 2}"))).text().splitlines()
-    ]
-    assert sum("reduce_set" in line for line in lines) == 1  # once per window
+def list_messages(name: str) -> dict[str, tuple[str, list[str]]]:
+    """Return what each message of a case's longest step sends, and the models that run and differentiate meanwhile."""
+    functions = make_step(CASES[name], replicated=True).plan.program.mode("train").functions
+    instructions = max((function.instructions for function in functions), key=len)
+    found: dict[str, tuple[str, list[str]]] = {}
+    for at, start in enumerate(instructions):
+        if isinstance(start, Start):
+            rest = instructions[at + 1 :]
+            end = next(place for place, each in enumerate(rest) if each.message == start.output)
+            works = [each.op for each in rest[:end] if isinstance(each, Forward | Gradient)]
+            found[start.output.removesuffix("#sent")] = ", ".join(start.operands), works
+    return found
+
+
+def test_values_leave_together_and_others_work_meanwhile() -> None:
+    assert list_messages("simultaneous") == {
+        "step_g": ("g_loss#own.kept, step_g#own", ["on_real", "on_fake", "step_d"]),
+        "step_d": ("d_real#own.share, d_fake#own.share, step_d#own", []),
+    }
+    assert list_messages("dcgan") == {  # the next forward reads what step_d writes
+        "step_d": ("d_real#own.share, d_fake#own.share, step_d#own", []),
+        "step_g": ("g_loss#own.kept, step_g#own", []),
+    }
+    # a window is sent once, and with it what its last step returns
+    assert list_messages("accumulated in parts") == {"step.collected": ("loss#own, step.collected#own", [])}
+    assert list_messages("dropped") == {  # the window waits for the verdict over what it takes in
+        "step.finite": ("step.finite#own", []),
+        "step.collected": ("loss#own.kept, step.collected#own", []),
+    }
+    assert list_messages("everything") == {  # rows are gathered, all else is added up
+        "far": ("out#own.kept, x, far#own", []),
+        "step": ("fit#own.share, size#own.kept, loss#own.kept, mean#own.share, step#own", []),
+    }
 
 
 @pytest.mark.parametrize("backend", ["tensorflow"])

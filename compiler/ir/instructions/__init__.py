@@ -19,6 +19,7 @@ from compiler.ir.instructions.base import TOGETHER, Commit, Effect, Emit, Frozen
 from compiler.ir.instructions.evaluate import CONSTANT_CALLS, MASKS, Counted, Evaluate, Random, Schedule
 from compiler.ir.instructions.forward import Forward
 from compiler.ir.instructions.gradient import Gradient, Recomputed, Transform
+from compiler.ir.instructions.start import Sent, Start
 from compiler.ir.instructions.update import Apply, ApplyPart
 
 Instruction: TypeAlias = (
@@ -30,6 +31,7 @@ Instruction: TypeAlias = (
     | Transform
     | Adapt
     | CheckFinite
+    | Start
     | Accumulate
     | TakeAccumulated
     | RestoreAccumulator
@@ -78,6 +80,8 @@ __all__ = [
     "ResolveOverflow",
     "RestoreAccumulator",
     "Schedule",
+    "Sent",
+    "Start",
     "Store",
     "TakeAccumulated",
     "Transform",

@@ -210,8 +210,8 @@ class CheckFinite(InstructionBase):
     spans: tuple[tuple[str, ...], ...]
     filled: str = ""
     """The value that says whether the window holds anything: an empty window is no overflow."""
-    is_agreed: bool = False
-    """Replicas check sets of their own: the verdict is true where it is on all of them."""
+    scope: Literal["", "own", "all"] = ""
+    """Of replicas that check sets of their own: whether the verdict is that of one, or of all of them."""
 
     FIELDS: ClassVar[Fields] = {"inputs": Names, "outputs": Names}
 
@@ -223,7 +223,7 @@ class CheckFinite(InstructionBase):
     @property
     def output(self) -> str:
         """Return the verdict."""
-        return f"{self.subject}.finite"
+        return f"{self.subject}.finite#own" if self.scope == "own" else f"{self.subject}.finite"
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -243,7 +243,7 @@ class CheckFinite(InstructionBase):
     @property
     def phrase(self) -> str:
         """Return the gradients that it checks."""
-        where = " on all replicas" if self.is_agreed else ""
+        where = " on all replicas" if self.scope == "all" else ""
         return f"{self.output} = all of {', '.join(self.gradients)} finite{where}"
 
     @property

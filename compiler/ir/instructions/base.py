@@ -73,6 +73,8 @@ class InstructionBase:
 
     is_replica: bool = False
     """It runs on the rows of one replica: what it draws is keyed by the replica as well."""
+    message: str = ""
+    """The message that brings its result from all replicas: it waits for that, and runs as late as it may."""
 
     uses: tuple[Use, ...] = ()
     """The values that must exist before it: its operands, the verdicts it depends on, tokens."""

@@ -151,7 +151,7 @@ def _read_window(window: Any, names: Sequence[str], replicas: Any) -> Any:
     counted |= {"rested": int(window.absent_rows)} if window.is_counted and window.may_miss else {}
     guarded = {"spoiled": bool(window.spoiled)} if window.guard != "none" else {}
     there = window.seen if window.may_miss else [True] * len(names)
-    totals = window.totals if replicas is None else replicas.reduce(window.totals)
+    totals = window.totals if replicas is None else replicas.start_sum(window.totals).wait(0)
     found = {name: total for name, total, is_there in zip(names, totals, there, strict=True) if is_there}
     ids = {names[at]: each for at, each in getattr(window, "ids", {}).items()}
     rows = {"ids": encode(ids)} if ids else {}

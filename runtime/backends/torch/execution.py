@@ -103,7 +103,9 @@ def explain_unfakeable(error: BaseException) -> str:
 def is_lost(error: BaseException) -> bool:
     """Return whether an error comes out of torch.distributed itself, where a message was awaited."""
     frames = traceback.extract_tb(error.__traceback__)
-    return isinstance(error, RuntimeError) and bool(frames) and frames[-1].filename.startswith(_COLLECTIVES)
+    return isinstance(error, dist.DistError) or (
+        isinstance(error, RuntimeError) and bool(frames) and frames[-1].filename.startswith(_COLLECTIVES)
+    )
 
 
 Loaded: TypeAlias = load.Loaded[Any]

@@ -25,6 +25,7 @@ from compiler.ir.instructions import (
     ResolveOverflow,
     RestoreAccumulator,
     Schedule,
+    Start,
     Store,
     TakeAccumulated,
     Transform,
@@ -34,6 +35,7 @@ from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.accumulate import lower_accumulate, lower_reset, lower_restore, lower_take
 from runtime.codegen.lower.adapt import lower_adapt
 from runtime.codegen.lower.evaluate import lower_evaluate, lower_random
+from runtime.codegen.lower.messages import lower_start
 from runtime.codegen.lower.overflow import lower_check
 from runtime.codegen.lower.states import lower_store
 from runtime.codegen.lower.transform import lower_transform
@@ -112,6 +114,7 @@ LOWERINGS: Mapping[type[InstructionBase], LowerFn] = dict(
         _row(Transform, lower_transform),
         _row(Adapt, lower_adapt),
         _row(CheckFinite, lower_check),
+        _row(Start, lower_start),
         _row(Accumulate, lower_accumulate),
         _row(TakeAccumulated, lower_take),
         _row(RestoreAccumulator, lower_restore),

@@ -14,6 +14,7 @@ from compiler.types.loss import OF_CLASSES
 from graphspec.declare.options import BATCH
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, EmitScope, Lowered
+from runtime.codegen.lower.messages import await_message
 from runtime.codegen.resources import find_sized_input, is_replicated, is_running, is_typed
 from runtime.codegen.scope import keywords, line_of, number, operand, positional, read, setting, with_notes
 from runtime.codegen.text import Line
@@ -166,6 +167,8 @@ def _operand(value: Operand, instruction: Evaluate, scope: EmitScope) -> ast.exp
 def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     """Return the call, an operator where there is one."""
     function = instruction.function
+    if instruction.message:
+        return await_message(instruction, scope)
     if is_running(instruction):
         metric = scope.names.metric(scope.mode, instruction.op)
         given = *scope.dialect.leading(), *positional(instruction.arguments, scope)

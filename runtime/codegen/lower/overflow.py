@@ -18,6 +18,7 @@ from compiler.ir.instructions import (
 from compiler.ir.program import Function, Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
+from runtime.codegen.lower.messages import await_message
 from runtime.codegen.lower.row_sets import over_rows, read_values
 from runtime.codegen.resources import find_checked, find_instructions
 from runtime.codegen.scope import line_of, with_notes
@@ -28,7 +29,15 @@ SCALE, VERDICTS = "loss_scale", "verdicts"
 
 
 def lower_check(instruction: CheckFinite, scope: EmitScope) -> Lowered:
-    """Return ``step_d_finite = verdicts.check_finite("step_d", step_d)``."""
+    """Return ``step_d_finite = verdicts.check_finite("step_d", step_d)``.
+
+    Of replicas that check sets of their own: ``verdicts.check_own("step_d", step_d_own)``, and after a message
+    ``verdicts.agree("step_d", step_d_sent.wait(0))``.
+    """
+    if instruction.scope == "all":
+        agreed = syntax.call(f"{VERDICTS}.agree", syntax.constant(instruction.key), await_message(instruction, scope))
+        statement = syntax.assign(scope.names.value(instruction.output), agreed)
+        return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
     opened = find_open(scope.function)
     read = ((each, syntax.name(scope.names.value(each))) for each in instruction.gradients)
     named = ((each, read_values(name, instruction)) for each, name in read)
@@ -36,9 +45,8 @@ def lower_check(instruction: CheckFinite, scope: EmitScope) -> Lowered:
     filled: dict[str, ast.expr] = {}
     if instruction.filled:
         filled["filled"] = syntax.name(scope.names.value(instruction.filled))
-    if instruction.is_agreed:
-        filled["agree"] = syntax.dotted("replicas.agree")
-    checked = syntax.call(f"{VERDICTS}.check_finite", syntax.constant(instruction.key), *sets, **filled)
+    check = "check_own" if instruction.scope == "own" else "check_finite"
+    checked = syntax.call(f"{VERDICTS}.{check}", syntax.constant(instruction.key), *sets, **filled)
     statement = syntax.assign(scope.names.value(instruction.output), checked)
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
 

@@ -9,6 +9,7 @@ from compiler.ir.instructions import Accumulate, ApplyPart, Gradient, TakeAccumu
 from compiler.ir.value import Plain, Setting
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
+from runtime.codegen.lower.messages import await_message
 from runtime.codegen.lower.overflow import commit_value
 from runtime.codegen.lower.row_sets import over_rows
 from runtime.codegen.optimizers import add_shared, has_groups
@@ -115,7 +116,7 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: EmitScop
     if function.name == "join":
         return syntax.sequence(syntax.spread(each) for each in sets)
     if function.name == "reduce_set":
-        return syntax.call("replicas.reduce", *sets)
+        return await_message(instruction, scope)
     if function.name == "share":
         return add_shared(instruction, scope)
     if instruction.may_miss:

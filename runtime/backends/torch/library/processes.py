@@ -5,11 +5,37 @@ All of them run one program, so that they meet in every collective in the same o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+
+class Message:
+    """Values on their way between the processes, while the step goes on."""
+
+    def __init__(self, works: Sequence[Any], finish: Callable[[], list[Any]]) -> None:
+        self.works = works
+        self.finish = finish
+        self.parts: list[Any] | None = None
+
+    def wait(self, place: int) -> Any:
+        """Return what all processes have of the value that was sent at a place; raise DistError where one is lost."""
+        if self.parts is None:
+            try:
+                for work in self.works:
+                    work.wait()
+            except RuntimeError as error:
+                raise dist.DistError(str(error)) from error
+            self.parts = self.finish()
+        return self.parts[place]
+
+
+def _join(parts: Sequence[Any], flat: Sequence[Any]) -> list[Any]:
+    """Return flat values as parts: each a value, or as many as the set has, as a tuple."""
+    values = iter(flat)
+    return [tuple(next(values) for _ in part) if isinstance(part, (tuple, list)) else next(values) for part in parts]
 
 
 class Replicas:
@@ -63,63 +89,91 @@ class Replicas:
         return whole.narrow(axis, sum(sizes[: self.rank]), sizes[self.rank])
 
     @torch.no_grad()
-    def all_rows(self, own: torch.Tensor, axis: int = 0) -> torch.Tensor:
-        """Return the rows of all processes in the order of ranks."""
-        own = own.detach()
-        if self.count == 1:
-            return own
-        sizes = [own.shape[axis] * each // self.rows[self.rank] for each in self.rows]
-        rows = (own.to(torch.uint8) if own.dtype == torch.bool else own).movedim(axis, 0)
-        padded = rows.new_zeros((max(sizes), *rows.shape[1:]))  # all send as much
-        padded[: len(rows)] = rows
-        found = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(found, padded)
-        whole = torch.cat([each[:size] for each, size in zip(found, sizes, strict=True)])
-        return whole.to(own.dtype).movedim(0, axis)
+    def start_sum(self, *parts: Any) -> Message:
+        """Begin to add up numbers and gradient sets over all processes: one message for each type of number.
 
-    @torch.no_grad()
-    def all_sum(self, own: Any) -> torch.Tensor:
-        """Return the sum over all processes."""
-        total = torch.as_tensor(own, device=self.device).detach().clone()
-        if self.count > 1:
-            dist.all_reduce(total)
-        return total
-
-    @torch.no_grad()
-    def reduce(self, gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
-        """Return a gradient set summed over all processes: one message for each type of number."""
-        found = list(gradients)
+        Of a truth value, such as a verdict, all have whether it is true everywhere.
+        """
+        flat = [each for part in parts for each in (part if isinstance(part, (tuple, list)) else (part,))]
+        own = [each if each is None else torch.as_tensor(each, device=self.device).detach() for each in flat]
         if self.count == 1:
-            return tuple(found)
-        places: dict[torch.dtype, list[int]] = {}
-        for place, each in enumerate(gradients):
+            return Message((), lambda: _join(parts, own))
+        floating = (each.dtype for each in own if each is not None and each.is_floating_point())
+        kind = next(floating, torch.int32)  # in which truth values are counted, as what is not true
+        sent = [each.logical_not().to(kind) if each is not None and each.dtype == torch.bool else each for each in own]
+        groups: dict[torch.dtype, list[torch.Tensor]] = {}
+        for each in sent:
             if each is not None:
-                places.setdefault(each.dtype, []).append(place)
-        for group in places.values():
-            each_of = [gradients[place] for place in group]
-            tensors = [each for each in each_of if each is not None]
-            bucket = torch.cat([each.detach().reshape(-1) for each in tensors])
-            dist.all_reduce(bucket)
-            parts = bucket.split([each.numel() for each in tensors])
-            for place, each, part in zip(group, tensors, parts, strict=True):
-                found[place] = part.view(each.shape)
-        return tuple(found)
+                groups.setdefault(each.dtype, []).append(each.reshape(-1))
+        buckets = {dtype: torch.cat(group) for dtype, group in groups.items()}
+        works = [dist.all_reduce(bucket, async_op=True) for bucket in buckets.values()]
+        shapes = [None if each is None else each.shape for each in own]
+        truths = [each is not None and each.dtype == torch.bool for each in own]
+        places = [None if each is None else each.dtype for each in sent]
+
+        def finish() -> list[Any]:
+            """Return the sums in place of the parts."""
+            totals = {
+                dtype: iter(bucket.split([each.numel() for each in groups[dtype]])) for dtype, bucket in buckets.items()
+            }
+            found: list[torch.Tensor | None] = []
+            for dtype, shape, is_truth in zip(places, shapes, truths, strict=True):
+                total = None if dtype is None or shape is None else next(totals[dtype]).view(shape)
+                found.append(total == 0 if is_truth and total is not None else total)
+            return _join(parts, found)
+
+        return Message(works, finish)
 
     @torch.no_grad()
-    def agree(self, finite: torch.Tensor) -> torch.Tensor:
-        """Return whether a verdict is true on all processes."""
+    def start_gather(self, *parts: tuple[torch.Tensor, int]) -> Message:
+        """Begin to gather rows in the order of ranks, each with the axis along which they lie; as :meth:`start_sum`."""
+        own = [each.detach() for each, _ in parts]
         if self.count == 1:
-            return finite
-        flag = finite.to(torch.uint8)
-        dist.all_reduce(flag, op=dist.ReduceOp.MIN)
-        return flag.to(torch.bool)
+            return Message((), lambda: own)
+        groups: dict[torch.dtype, list[torch.Tensor]] = {}
+        sizes: list[list[int]] = []
+        for each, (_, axis) in zip(own, parts, strict=True):
+            sizes.append([each.shape[axis] * rows // self.rows[self.rank] for rows in self.rows])
+            rows = (each.to(torch.uint8) if each.dtype == torch.bool else each).movedim(axis, 0)
+            padded = rows.new_zeros((max(sizes[-1]), *rows.shape[1:]))  # all send as much
+            padded[: len(rows)] = rows
+            groups.setdefault(rows.dtype, []).append(padded)
+        works: list[Any] = []
+        found: dict[torch.dtype, list[torch.Tensor]] = {}
+        for dtype, group in groups.items():
+            sent = torch.cat([each.reshape(-1) for each in group])
+            found[dtype] = [torch.empty_like(sent) for _ in self.rows]
+            works.append(dist.all_gather(found[dtype], sent, async_op=True))
+
+        def finish() -> list[Any]:
+            """Return the rows of all in place of those of this process."""
+            pieces = {
+                dtype: iter(zip(*(each.split([one.numel() for one in groups[dtype]]) for each in all_of), strict=True))
+                for dtype, all_of in found.items()
+            }
+            shapes = {dtype: iter([each.shape for each in group]) for dtype, group in groups.items()}
+            whole: list[torch.Tensor] = []
+            for each, (_, axis), counts in zip(own, parts, sizes, strict=True):
+                dtype = torch.uint8 if each.dtype == torch.bool else each.dtype
+                shape = next(shapes[dtype])
+                kept = [piece.view(shape)[:size] for piece, size in zip(next(pieces[dtype]), counts, strict=True)]
+                whole.append(torch.cat(kept).to(each.dtype).movedim(0, axis))
+            return whole
+
+        return Message(works, finish)
 
     @torch.no_grad()
     def share_buffers(self, buffers: Sequence[torch.Tensor], how: str) -> None:
         """Give all processes the buffers of the first ("rank0"), or their mean; whole numbers are the first's."""
+        groups: dict[torch.dtype, list[torch.Tensor]] = {}
         for each in buffers if self.count > 1 else ():
-            if how == "mean" and each.is_floating_point():
-                dist.all_reduce(each)
-                each.div_(self.count)
+            groups.setdefault(each.dtype, []).append(each)
+        for dtype, group in groups.items():  # one message for each type of number
+            bucket = torch.cat([each.reshape(-1) for each in group])
+            if how == "mean" and dtype.is_floating_point:
+                dist.all_reduce(bucket)
+                bucket.div_(self.count)
             else:
-                dist.broadcast(each, src=0)
+                dist.broadcast(bucket, src=0)
+            for each, part in zip(group, bucket.split([each.numel() for each in group]), strict=True):
+                each.copy_(part.view(each.shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ class Verdicts:
     def begin(self) -> None:
         """Forget the step before."""
         self.seen: dict[str, tuple[tuple[Any, ...], torch.Tensor]] = {}  # gradients of which the host knows nothing yet
+        self.own: dict[str, tuple[Any, ...]] = {}  # gradients that only this replica has checked
         self.given: dict[str, bool] = {}  # by update, or its window, whether gradients were finite
         self.nonfinite: dict[str, tuple[Any, ...]] = {}  # gradients that are not finite, until the next step
         self.committed: dict[str, bool] = {}  # by op: it took place
@@ -33,18 +34,26 @@ class Verdicts:
         update: str,
         *sets: Sequence[torch.Tensor | None],
         filled: torch.Tensor | None = None,
-        agree: Callable[[torch.Tensor], torch.Tensor] | None = None,
     ) -> torch.Tensor:
         """Return whether all gradients of an update are finite, without waiting for the device.
 
-        ``filled``: whether the window from which they come holds something; if not, they are no overflow. ``agree``
-        gives the verdict of all replicas, each of which checks gradients of its own.
+        ``filled``: whether the window from which they come holds something; if not, they are no overflow.
         """
         gradients = [gradient for each in sets for gradient in each]
         finite = are_finite([each for each in gradients if each is not None], self.are_new)
         finite = finite if filled is None else finite | torch.logical_not(filled)
-        finite = finite if agree is None else agree(finite)
         self.seen[update] = tuple(gradients), finite
+        return finite
+
+    def check_own(self, update: str, *sets: Sequence[torch.Tensor | None]) -> torch.Tensor:
+        """Return whether the gradients are finite that this replica has; the verdict is that of all."""
+        finite = self.check_finite(update, *sets)
+        self.own[update], _ = self.seen.pop(update)
+        return finite
+
+    def agree(self, update: str, finite: torch.Tensor) -> torch.Tensor:
+        """Take the verdict of all replicas over gradients that each has checked, and return it."""
+        self.seen[update] = self.own.pop(update), finite
         return finite
 
     @contextmanager

@@ -1,0 +1,64 @@
+"""``start``: begin to combine values over replicas, while the step goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from compiler.ir.instructions.base import InstructionBase
+from compiler.ir.value import Fields, Names, Object
+
+Collective: TypeAlias = Literal["sum", "gather"]
+"""Values are added up (of verdicts: all are true), or their rows are gathered in the order of ranks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A value of this replica in a message, and that of all which it becomes."""
+
+    value: str
+    whole: str
+    axis: int = 0
+    """The axis of its rows, where these are gathered."""
+    models: tuple[str, ...] = ()
+    """It is a gradient set over these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start(InstructionBase):
+    """Begin to combine values over replicas, in one message; what has this ``message`` waits for its end."""
+
+    output: str
+    collective: Collective
+    parts: tuple[Sent, ...]
+
+    FIELDS: ClassVar[Fields] = {"collective": Literal["sum", "gather"], "inputs": Names, "outputs": Names}
+
+    @property
+    def has_sets(self) -> bool:
+        """Return whether it sends gradient sets, which are large: they leave as soon as they are there."""
+        return any(part.models for part in self.parts)
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Return the message."""
+        return (self.output,)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the values of this replica."""
+        return tuple(part.value for part in self.parts)
+
+    @property
+    def recorded(self) -> bool:
+        """Return False: no gradient runs through a message."""
+        return False
+
+    @property
+    def phrase(self) -> str:
+        """Return what is combined, and how."""
+        return f"{self.output} = {self.collective}({', '.join(self.operands)})"
+
+    def export(self) -> Object:
+        """Return what is combined, how, and the message."""
+        return {"collective": self.collective, "inputs": [*self.operands], "outputs": [self.output]}
