@@ -63,7 +63,8 @@ def declare_models(
     spec: GraphSpec, models: Mapping[str, ModelFacts], structure: Structure, backend: str
 ) -> tuple[ModelDecl, ...]:
     """Return every model that some op uses, hidden shadows included; each after the one it is like."""
-    used = find_used_models(spec).union(spec.shadows())
+    shadows = spec.shadows()
+    used = find_used_models(spec).union(shadows)
     found: dict[str, ModelDecl] = {}
     for name, facts in models.items():
         if name not in used:
@@ -85,7 +86,7 @@ def declare_models(
             layers=layers.layers if layers is not None else (),
             parameters=parameters,
             buffers=layers.buffers if layers is not None else (),
-            like=spec.shadows()[name].ema if own is None else own.like,
+            like=shadows[name].ema if own is None else own.like,
             initial="copy" if own is None or (own.like is not None and own.init == "copy") else "own",
             tied=find_tied(spec, name),
             trained=facts.updated,

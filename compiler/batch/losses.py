@@ -12,7 +12,8 @@ from compiler.ir.value import Shape
 from compiler.types.calls import find_linear, is_linear
 from compiler.types.dimension import is_multiple, multiply
 from compiler.types.values import UNTYPED, Values, find_whole
-from graphspec.analysis.modes import find_reaches
+from graphspec.analysis.modes import find_makers, find_reaches
+from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, Op, TransformOp, UpdateOp
 
@@ -20,14 +21,14 @@ Whole: TypeAlias = Collection[str] | None
 """Values that do not depend on the batch, where it matters that they do not."""
 
 
+@once_per_spec
 def find_accumulating(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
     """Return, by update whose window combines gradients by counts, the terms of all losses that it gathers from."""
-    owners = {value: op for name, op in spec.ops.items() for value in op.defines(name)}
     found: dict[str, tuple[str, ...]] = {}
     for name, op in spec.ops.items():
         if isinstance(op, UpdateOp) and op.accumulate is not None and op.window > 1 and op.accumulate.reduce == "mean":
             losses = find_set_losses(spec, name)
-            found[name] = tuple(dict.fromkeys(term for loss in losses for term in _find_terms(loss, owners)))
+            found[name] = tuple(dict.fromkeys(term for loss in losses for term in find_terms(spec, loss)))
     return found
 
 
@@ -37,20 +38,20 @@ def find_set_losses(spec: GraphSpec, update: str) -> tuple[str, ...]:
     assert isinstance(op, UpdateOp)
     if op.loss is not None:
         return (op.loss,)
-    owners = {value: each for name, each in spec.ops.items() for value in each.defines(name)}
-    return tuple(dict.fromkeys(loss for value in op.gradients or () for loss in _find_set_losses(value, owners)))
-
-
-def _find_set_losses(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
-    """Yield the losses of the gradients that a set is computed from."""
-    match owners.get(value):
-        case GradientOp() as op:
-            yield op.gradient
-        case TransformOp() | CallOp() as op:
-            for reference in op.operands():
-                yield from _find_set_losses(reference.name, owners)
-        case _:
-            return
+    makers = find_makers(spec)
+    losses: dict[str, None] = {}
+    seen, pending = set[str](), [*reversed(op.gradients or ())]
+    while pending:
+        value = pending.pop()
+        match spec.ops.get(makers.get(value, "")) if value not in seen else None:
+            case GradientOp() as maker:
+                losses[maker.gradient] = None
+            case TransformOp() | CallOp() as maker:
+                pending.extend(reversed([reference.name for reference in maker.operands()]))
+            case _:
+                pass
+        seen.add(value)
+    return tuple(losses)
 
 
 def find_addends(spec: GraphSpec, loss: str, whole: Whole = None, rows: Collection[str] = ()) -> tuple[str, ...]:
@@ -59,18 +60,20 @@ def find_addends(spec: GraphSpec, loss: str, whole: Whole = None, rows: Collecti
     ``whole``: so does every call that is linear in one value, the others being of these; ``rows``: but for calls that
     read one of these.
     """
-    return tuple(dict.fromkeys(_find_addends(spec, loss, whole, rows)))
-
-
-def _find_addends(spec: GraphSpec, value: str, whole: Whole, rows: Collection[str]) -> Iterator[str]:
-    """Yield the values that a value sums."""
-    op = spec.ops.get(value)
-    parts = find_linear(op, whole) if isinstance(op, CallOp) and is_linear(op, whole) else ()
-    if parts and not any(name in rows for name in parts):
-        for name in parts:
-            yield from _find_addends(spec, name, whole, rows)
-    else:
-        yield value
+    addends: dict[str, None] = {}
+    seen, pending = set[str](), [loss]
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        op = spec.ops.get(value)
+        parts = find_linear(op, whole) if isinstance(op, CallOp) and is_linear(op, whole) else ()
+        if parts and not any(name in rows for name in parts):
+            pending.extend(reversed(parts))
+        else:
+            addends[value] = None
+    return tuple(addends)
 
 
 def find_sums(spec: GraphSpec, ops: Collection[str], values: Values) -> frozenset[str]:
@@ -96,20 +99,26 @@ def find_sums(spec: GraphSpec, ops: Collection[str], values: Values) -> frozense
 
 
 def find_terms(spec: GraphSpec, value: str) -> tuple[str, ...]:
-    """Return the values that are added up to one; `add`, `sub`, and constant factors keep terms apart."""
-    return tuple(_find_terms(value, {made: op for name, op in spec.ops.items() for made in op.defines(name)}))
+    """Return the values that are added up to one, each once; of a gradient set, the terms of its loss.
 
-
-def _find_terms(value: str, owners: Mapping[str, Op]) -> Iterator[str]:
-    """Yield the terms that a value sums; of a gradient set, the terms of its loss."""
-    match owners.get(value):
-        case GradientOp() as op:
-            yield from _find_terms(op.gradient, owners)
-        case CallOp() as op if is_linear(op):
-            for reference in op.operands():
-                yield from _find_terms(reference.name, owners)
-        case _:
-            yield value
+    `add`, `sub`, and constant factors keep terms apart.
+    """
+    makers = find_makers(spec)
+    terms: dict[str, None] = {}
+    seen, pending = set[str](), [value]
+    while pending:
+        each = pending.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        match spec.ops.get(makers.get(each, "")):
+            case GradientOp() as op:
+                pending.append(op.gradient)
+            case CallOp() as op if is_linear(op):
+                pending.extend(reversed([reference.name for reference in op.operands()]))
+            case _:
+                terms[each] = None
+    return tuple(terms)
 
 
 def are_added(terms: Collection[str], values: Values) -> bool:
@@ -129,7 +138,7 @@ def find_counted(
 
     Micro-batches are of one batch: there a row has as many elements in one as in another.
     """
-    own, reaches = find_own(spec, (observed or Observations()).counts, uneven), find_reaches(spec.ops)
+    own, reaches = find_own(spec, (observed or Observations()).counts, uneven), find_reaches(spec)
     # those whose gradients are gathered over several steps of the mode
     accumulating = [name for name in find_accumulating(spec) if mode in reaches[name].modes]
     losses = (loss for name in accumulating for loss in find_set_losses(spec, name))

@@ -19,6 +19,7 @@ from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import ModeGraph
 from compiler.types.calls import BATCH
 from compiler.types.values import Values, find_rows, find_whole
+from graphspec.analysis.modes import find_makers
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, RandomOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
@@ -123,11 +124,11 @@ def check_summed(graph: ModeGraph) -> Iterator[Diagnostic]:
 def _find_origins(graph: ModeGraph, value: str) -> Iterator[str]:
     """Yield the values without rows that a value is computed from, nearest first."""
     spec, rows = graph.spec, find_rows(graph.values)
-    owners = {made: name for name, op in spec.ops.items() for made in op.defines(name)}
+    makers = find_makers(spec)
     pending, seen = [value], {value}
     for each in pending:
         yield each
-        op = spec.ops.get(owners.get(each, each))
+        op = spec.ops.get(makers.get(each, each))
         new = [one.name for one in (op.operands() if op is not None else ()) if one.name not in rows | seen]
         seen.update(new)
         pending.extend(new)

@@ -36,7 +36,7 @@ def check_lazy(graph: ModeGraph) -> Iterator[Diagnostic]:
 
 def check_evaluated(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-EVAL for a lazy loss that evaluations return: in every so many batches, and multiplied."""
-    reaches = find_reaches(graph.spec.ops)
+    reaches = find_reaches(graph.spec)
     for index, name in enumerate(graph.spec.outputs or ()):
         op = graph.spec.ops.get(name)
         if not isinstance(op, LossOp) or op.mode is not None or reaches[name].modes.isdisjoint(("eval", "test")):
@@ -57,7 +57,7 @@ def check_evaluated(graph: ModeGraph) -> Iterator[Diagnostic]:
 def check_datasets(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-DATASET for an update that does not run on a data set on which some of its terms run."""
     datasets = find_datasets(graph.spec)
-    places = find_places(graph.spec.ops, datasets)
+    places = find_places(graph.spec)
     found: dict[str, list[str]] = {}
     added: set[tuple[str, str]] = set()
     for update, op, term in _find_terms(graph.spec) if datasets else ():

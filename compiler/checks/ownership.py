@@ -170,7 +170,7 @@ def _check_recomputed(
     graph: ModeGraph, name: str, op: EmaOp, policy: str | None, forwards: Sequence[Forward]
 ) -> Iterator[Diagnostic]:
     """Yield E-BUFFERS where the statistics of an average cannot be computed anew, or would mean something else."""
-    reaches = find_reaches(graph.spec.ops)
+    reaches = find_reaches(graph.spec)
     trained = [each.op for each in forwards if "train" in reaches[each.op].modes]
     if not graph.models[op.ema].batch_coupled:
         message = f"'{name}' computes the statistics of '{op.ema}' anew, which has no batch_norm"
@@ -201,7 +201,7 @@ def check_frozen_train(graph: ModeGraph) -> Iterator[Diagnostic]:
     for name, op in graph.spec.ops.items():
         if not isinstance(op, ForwardOp) or not op.train or name not in graph.nodes:
             continue
-        model = graph.models[find_derived(graph.spec.ops).get(op.forward, op.forward)]
+        model = graph.models[find_derived(graph.spec).get(op.forward, op.forward)]
         if not model.updated and model.buffers and model.policy != "ignore" and model.name not in ignored:
             yield Diagnostic(
                 code="W-FROZEN-TRAIN",

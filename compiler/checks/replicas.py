@@ -24,7 +24,7 @@ def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
             help="choose the backend 'torch', or remove `parallel`",
         )
     for name, op in spec.ops.items():
-        if isinstance(op, AdaptOp) and find_reaches(spec.ops)[name].modes - {"infer"}:
+        if isinstance(op, AdaptOp) and find_reaches(spec)[name].modes - {"infer"}:
             yield Diagnostic(
                 code="E-REPLICAS",
                 message=f"'{name}' adapts '{op.adapt}' by a gradient of the whole batch, of which a replica has a part",

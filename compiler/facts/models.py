@@ -92,6 +92,7 @@ def find_used_models(spec: GraphSpec) -> frozenset[str]:
     return frozenset(used)
 
 
+@once_per_spec
 def find_used_states(spec: GraphSpec) -> frozenset[str]:
     """Return the states that some op reads or writes, or that are returned."""
     named = {reference.name for op in spec.ops.values() for reference in op.references()}

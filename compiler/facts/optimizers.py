@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 from compiler.facts.steppers import find_excluded, is_kept
 from compiler.timing.period import find_firing_period
 from compiler.timing.units import ClockRates, Pace
+from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
 from graphspec.declare.optimizers import AVERAGING_RULES, OptimizerSpec
@@ -45,21 +46,26 @@ class OptimizerCell:
     """The groups that have optimizers of their own."""
 
 
-def find_optimizers(spec: GraphSpec) -> Iterator[OptimizerCell]:
-    """Yield the optimizers in use: those of the models in their order, then those of updates."""
-    updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
-    for name, model in spec.models.items():
-        users = tuple(
-            each
-            for each, op in updates.items()
-            if op.optimizer is None and name in op.update and is_kept(spec, each, name)
-        )
-        if users and model.optimizer is not None:
-            yield from _find_phases(spec, name, model.optimizer, "models", (name,), users)
-    for name, op in updates.items():
-        if op.optimizer is not None:
-            models = tuple(model for model in op.update if is_kept(spec, name, model))
-            yield from _find_phases(spec, name, op.optimizer, "ops", models, (name,))
+@once_per_spec
+def find_optimizers(spec: GraphSpec) -> tuple[OptimizerCell, ...]:
+    """Return the optimizers in use: those of the models in their order, then those of updates."""
+    users: dict[str, list[str]] = {}
+    own: list[OptimizerCell] = []
+    for name, op in spec.ops.items():
+        if isinstance(op, UpdateOp):
+            kept = tuple(model for model in op.update if is_kept(spec, name, model))
+            if op.optimizer is not None:
+                own.extend(_find_phases(spec, name, op.optimizer, "ops", kept, (name,)))
+                continue
+            for model in dict.fromkeys(kept):
+                users.setdefault(model, []).append(name)
+    shared = (
+        cell
+        for name, model in spec.models.items()
+        if name in users and model.optimizer is not None
+        for cell in _find_phases(spec, name, model.optimizer, "models", (name,), tuple(users[name]))
+    )
+    return (*shared, *own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +130,22 @@ def _find_phases(
         )
 
 
+@once_per_spec
+def _find_stepping(spec: GraphSpec) -> Mapping[str, tuple[OptimizerCell, ...]]:
+    """Return, by model, the optimizers that step it."""
+    found: dict[str, list[OptimizerCell]] = {}
+    for cell in find_optimizers(spec):
+        for model in dict.fromkeys(cell.models):
+            found.setdefault(model, []).append(cell)
+    return {model: tuple(cells) for model, cells in found.items()}
+
+
 def find_averaging(spec: GraphSpec, model: str) -> tuple[tuple[str, float], ...]:
     """Return the optimizers that keep an average of a model, each with the share of it in the weights.
 
     There are none where several optimizers step the same parameters: none of them knows the average.
     """
-    cells = [cell for cell in find_optimizers(spec) if model in cell.models]
+    cells = _find_stepping(spec).get(model, ())
     found: list[tuple[str, float]] = []
     for cell in cells if sum(not cell.chosen for cell in cells) == 1 else ():
         rule = cell.optimizer.name

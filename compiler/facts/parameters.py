@@ -157,7 +157,7 @@ def _find_uses(spec: GraphSpec, known: Mapping[str, Names]) -> Iterator[_Use]:
         if isinstance(op, UpdateOp) and op.constraint and all(model in known for model in op.update):
             stepped = tuple(each for model in op.update for each in find_stepped(spec, model, known[model]))
             yield from _find_several(f"update '{name}'", ("ops", name, "constraint"), op.constraint, stepped)
-    derived = find_derived(spec.ops)
+    derived = find_derived(spec)
     for name, op in spec.ops.items():
         for index, group in enumerate(op.groups if isinstance(op, AdaptOp) and derived.get(name) in known else ()):
             model, path = derived[name], ("ops", name, "groups", index, "match")

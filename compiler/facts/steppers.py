@@ -46,6 +46,12 @@ def find_steppers(spec: GraphSpec) -> Mapping[Cell, tuple[tuple[str, str], ...]]
     return {cell: tuple(pairs) for cell, pairs in found.items()}
 
 
+@once_per_spec
+def _place_owned(spec: GraphSpec) -> Mapping[Cell, int]:
+    """Return the positions of the cells that one update steps for several."""
+    return {cell: place for place, cell in enumerate(find_owners(spec))}
+
+
 def is_sharing(spec: GraphSpec, update: str) -> bool:
     """Return whether an update declares that it steps what it shares."""
     op = spec.ops[update]
@@ -58,10 +64,16 @@ def find_kept(spec: GraphSpec, update: str) -> Cells:
     return tuple(cell for cell in find_held(spec)[update] if owners.get(cell, update) == update)
 
 
-def find_givers(spec: GraphSpec, update: str) -> tuple[str, ...]:
-    """Return the updates whose gradients another update adds to its own."""
-    owned = frozenset(cell for cell, owner in find_owners(spec).items() if owner == update)
-    return tuple(name for name, cells in find_held(spec).items() if name != update and not owned.isdisjoint(cells))
+@once_per_spec
+def find_givers(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
+    """Return, by update that adds gradients of others to its own, those others."""
+    owners = find_owners(spec)
+    found: dict[str, list[str]] = {}
+    for name, cells in find_held(spec).items():
+        for owner in dict.fromkeys(owners[cell] for cell in cells if cell in owners):
+            if owner != name:
+                found.setdefault(owner, []).append(name)
+    return {owner: tuple(names) for owner, names in found.items()}
 
 
 def is_kept(spec: GraphSpec, update: str, model: str) -> bool:
@@ -74,7 +86,7 @@ def find_excluded(spec: GraphSpec, update: str, models: tuple[str, ...]) -> tupl
     cells, owners = find_parameter_cells(spec), find_owners(spec)
     shared = {cell for model in models for cell in cells[model] if owners.get(cell, update) != update}
     found: dict[str, None] = {}
-    for owner in dict.fromkeys(owners[cell] for cell in owners if cell in shared):
+    for owner in dict.fromkeys(owners[cell] for cell in sorted(shared, key=_place_owned(spec).__getitem__)):
         op = spec.ops[owner]
         assert isinstance(op, UpdateOp)
         found.update(dict.fromkeys(model for model in op.update if not shared.isdisjoint(cells[model])))

@@ -60,20 +60,33 @@ def find_parameter_cells(spec: GraphSpec) -> Mapping[str, tuple[Cell, ...]]:
 
     A tie is declared on either model as ``ties: [other.parameter]``; ties of ties are one group.
     """
-    groups: list[set[str]] = []
+    groups: dict[str, set[str]] = {}
     for name, model in spec.models.items():
         ties = model.traits.ties if model.traits is not None else ()
         for partner in dict.fromkeys(tie.split(".")[0] for tie in ties):
-            if partner != name:
-                touched = [group for group in groups if name in group or partner in group]
-                groups = [group for group in groups if group not in touched]
-                groups.append({name, partner}.union(*touched))
-    tied = [Cell("tied", tuple(sorted(group))) for group in groups]
-    return {name: (parameters_of(name), *(cell for cell in tied if name in cell.owners)) for name in spec.models}
+            one, other = groups.setdefault(name, {name}), groups.setdefault(partner, {partner})
+            if one is not other:
+                smaller, larger = sorted((one, other), key=len)
+                larger |= smaller
+                groups |= dict.fromkeys(smaller, larger)
+    tied = {
+        name: Cell("tied", tuple(sorted(group)))
+        for group in {id(group): group for group in groups.values() if len(group) > 1}.values()
+        for name in group
+    }
+    return {name: (parameters_of(name), *((tied[name],) if name in tied else ())) for name in spec.models}
 
 
 def find_tied(spec: GraphSpec, model: str) -> tuple[str, ...]:
     """Return the other models with which a model shares parameters."""
-    cells = find_parameter_cells(spec)
-    own = frozenset(cells.get(model, ()))
-    return tuple(name for name, held in cells.items() if name != model and not own.isdisjoint(held))
+    return tuple(name for name in _find_sharers(spec).get(model, ()) if name != model)
+
+
+@once_per_spec
+def _find_sharers(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
+    """Return, by model with tied weights, the models of its group in the order of the document."""
+    sharers: dict[Cell, list[str]] = {}
+    for name, (_, *tied) in find_parameter_cells(spec).items():
+        for cell in tied:
+            sharers.setdefault(cell, []).append(name)
+    return {name: tuple(names) for names in sharers.values() for name in names}

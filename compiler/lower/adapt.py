@@ -18,7 +18,7 @@ def lower_adapt(name: str, op: AdaptOp, context: LoweringContext) -> tuple[Instr
 
     A rate that is a parameter is the value of a call. Of order 1 no gradient runs back through the gradients.
     """
-    model = find_derived(context.spec.ops)[name]
+    model = find_derived(context.spec)[name]
     base = None if op.adapt == model else Ref(name=op.adapt)
     nodes: list[Instruction] = []
     gradients = op.gradients

@@ -12,6 +12,7 @@ from compiler.ir.diagnose import place_in
 from compiler.ir.instructions import Counted, Instruction, InstructionBase
 from compiler.ir.program import Mode
 from compiler.ir.value import Argument, Constant, FunctionRef, Operand, Plain, Read, Ref, Scheduled, Setting, Use
+from compiler.passes.presence import find_open
 from compiler.timing.units import Pace
 from compiler.types.values import UNTYPED, Value, Values
 from graphspec.analysis.modes import Reach
@@ -63,6 +64,11 @@ class LoweringContext:
     def value(self, name: str) -> Value:
         """Return what is known of a value; of one that lowering makes, nothing."""
         return self.values.get(name, UNTYPED)
+
+    def find_open(self, sets: Iterable[str], nodes: Iterable[Instruction]) -> frozenset[str]:
+        """Return those of some gradient sets, of the spec or made by nodes, that may miss gradients."""
+        made = find_open(nodes)
+        return frozenset(name for name in sets if name in made or self.value(name).may_miss)
 
     def number(self, value: float | ScheduleSpec, *place: str | int) -> float | Scheduled:
         """Return the number of a field; for a schedule, the scheduled number."""

@@ -176,7 +176,7 @@ def lower_forward(name: str, op: ForwardOp, context: LoweringContext) -> tuple[F
 
     One of a derived model runs with weights that are a value, and with the buffers of the model.
     """
-    called = find_derived(context.spec.ops).get(op.forward)
+    called = find_derived(context.spec).get(op.forward)
     weights = None if called is None else Ref(name=op.forward)
     owner = context.models[called or op.forward]
     train = _is_training(name, op, owner, context)

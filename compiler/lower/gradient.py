@@ -18,7 +18,7 @@ def lower_gradient(name: str, op: GradientOp, context: LoweringContext) -> tuple
 
     In micro-batches the set of a loss with counts of its own is combined from the sets of its shares.
     """
-    derived = find_derived(context.spec.ops)
+    derived = find_derived(context.spec)
     targets, values = op.split({*context.models, *derived})
     models = tuple(derived.get(target, target) for target in targets)
     names = op.defines(name)

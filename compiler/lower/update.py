@@ -22,7 +22,6 @@ from compiler.lower.verdict import (
     check_gradients,
     find_verdicts,
 )
-from compiler.passes.presence import find_open
 from graphspec.declare.ops import UpdateOp
 
 
@@ -32,27 +31,27 @@ def lower_update(name: str, op: UpdateOp, context: LoweringContext) -> tuple[Ins
     The gradients of other updates are added where those fire.
     """
     chain, sets = _lower_gradients(name, op, context)
-    open_sets = find_open(chain, context.values)
-    givers, verdicts = find_givers(context.spec, name), find_verdicts(chain)
+    open_sets = context.find_open(sets, chain)
+    givers, verdicts = find_givers(context.spec).get(name, ()), find_verdicts(chain)
     others = dict[str, None]()  # the verdicts over what others add
     if givers:
         ((value, models),) = sets.items()
         given: dict[str, tuple[str, ...]] = {}
-        theirs = open_sets
+        made = [*chain]
         for other in givers:
             giver = context.spec.ops[other]
             assert isinstance(giver, UpdateOp)
             nodes, found = _lower_gradients(other, giver, context)
             given |= found
-            theirs |= find_open(nodes)
+            made += nodes
             others |= dict.fromkeys(find_verdicts(nodes))
-        may_miss = not theirs.isdisjoint((value, *given))
+        may_miss = bool(context.find_open((value, *given), made))
         node = _transform(f"{name}.shared", name, "share", {value: models, **given}, context, may_miss=may_miss)
         uses = (node.uses[0], *(replace(use, optional=True) for use in node.uses[1:]))
         shared = replace(node, models=models, spans=(models, *given.values()), uses=uses)
         sets = {shared.output: models}
         checks = check_final_gradients(name, op, sets, (), context, shared.output)
-        chain, open_sets = (*chain, shared, *checks), open_sets | find_open((shared,))
+        chain, open_sets = (*chain, shared, *checks), context.find_open(sets, (shared,))
         verdicts = (*verdicts, *find_verdicts(checks))
     write = _lower_apply(name, op, sets, context, open_sets)
     return (*chain, bind_update(write, op, verdicts, tuple(others), context.spec))
@@ -83,14 +82,14 @@ def _lower_gradients(
         sets = {windows.accumulate(value): models for value, models in sets.items()}
         taken = [*chain, *windows.taken, *check_gradients(name, op, context, windows.shared)]
         chain = [replace(each, gate=window_of(name)) if each.op == name else each for each in taken] + windows.nodes
-    closed, sets = _close(name, op, sets, context, find_open(chain, context.values))
+    closed, sets = _close(name, op, sets, context, context.find_open(sets, chain))
     chain += closed
-    penalties, sets = regularize(name, op, sets, context, find_open(chain, context.values))
+    penalties, sets = regularize(name, op, sets, context, context.find_open(sets, chain))
     chain += penalties
     is_given = op.loss is None and not chain
     whole = op.optimizer is not None or op.clip is not None or _is_sharing(name, context)
     if (len(sets) > 1 and whole) or (is_given and op.clip is None and _is_sharing(name, context)):
-        may_miss = not (find_open(chain, context.values)).isdisjoint(sets)
+        may_miss = bool(context.find_open(sets, chain))
         joined = _transform(f"{name}.joined", name, "join", sets, context, may_miss=may_miss)
         chain.append(joined)
         sets = {joined.output: joined.models}
@@ -113,7 +112,7 @@ def _lower_gradients(
             models=models,
             options=options,
             context=context,
-            may_miss=value in find_open(chain, context.values),
+            may_miss=bool(context.find_open((value,), chain)),
         )
         chain.append(clipped)
         sets = {clipped.output: models}
@@ -124,7 +123,7 @@ def _lower_gradients(
 def _is_sharing(name: str, context: LoweringContext) -> bool:
     """Return whether an update gives gradients to another, or takes some: then it has one set, which is its own."""
     kept = find_kept(context.spec, name)
-    return bool(find_givers(context.spec, name)) or len(kept) < len(find_held(context.spec)[name])
+    return name in find_givers(context.spec) or len(kept) < len(find_held(context.spec)[name])
 
 
 def _close(

@@ -20,7 +20,8 @@ from compiler.ir.instructions import (
 from compiler.ir.program import Mode, window_of
 from compiler.ir.value import Use
 from compiler.lower.context import LoweringContext
-from graphspec.analysis.modes import Reach
+from graphspec.analysis.modes import Reach, find_makers
+from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, TransformOp, UpdateOp
 
@@ -36,6 +37,13 @@ FILLED = ".filled"
 """The suffix of the values that say whether a window holds anything."""
 
 
+@once_per_spec
+def has_scale(spec: GraphSpec) -> bool:
+    """Return whether losses are scaled in some mode."""
+    return spec.loss_scale is not None
+
+
+@once_per_spec
 def find_checked(spec: GraphSpec) -> frozenset[str]:
     """Return the updates over whose gradients there is a verdict: all under a loss scale, else those that ask for it.
 
@@ -43,11 +51,12 @@ def find_checked(spec: GraphSpec) -> frozenset[str]:
     """
     updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     written = {op.on_overflow for op in updates.values()}
-    if spec.loss_scale is not None or not written.isdisjoint(TOGETHER):
+    if has_scale(spec) or not written.isdisjoint(TOGETHER):
         return frozenset(updates)
     return frozenset(name for name, op in updates.items() if op.on_overflow not in (None, "apply"))
 
 
+@once_per_spec
 def find_holdable(spec: GraphSpec) -> frozenset[str]:
     """Return the updates that are skipped in steps whose gradients are not finite, while the run continues."""
     policies = {name: op.on_overflow for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
@@ -57,12 +66,12 @@ def find_holdable(spec: GraphSpec) -> frozenset[str]:
 def is_scaled(spec: GraphSpec, mode: Mode, reaches: Mapping[str, Reach]) -> bool:
     """Return whether losses are scaled in a mode: where models are stepped."""
     updates = (name for name, op in spec.ops.items() if isinstance(op, UpdateOp))
-    return spec.loss_scale is not None and any(mode in reaches[name].modes for name in updates)
+    return has_scale(spec) and any(mode in reaches[name].modes for name in updates)
 
 
 def find_overflow(op: UpdateOp, spec: GraphSpec) -> Overflow:
     """Return what non-finite gradients stop: what the update says, else its group where losses are scaled."""
-    return op.on_overflow or ("group" if spec.loss_scale is not None else "")
+    return op.on_overflow or ("group" if has_scale(spec) else "")
 
 
 def check_gradients(
@@ -159,8 +168,9 @@ def _find_raw(sets: Iterable[str], made: Made, context: LoweringContext) -> tupl
 
 def _step_of(value: str, made: Made, context: LoweringContext) -> tuple[str, tuple[str, ...]] | None:
     """Return the function that makes a set, and the sets it is given; None for gradients as they were taken."""
-    owner = next((op for name, op in context.spec.ops.items() if value in (name, *op.defines(name))), None)
-    match owner or made.get(value):
+    ops = context.spec.ops
+    maker = value if value in ops else find_makers(context.spec).get(value, "")
+    match ops.get(maker) or made.get(value):
         case Transform() as each:
             return each.function.name, tuple(one for one in each.inputs if one in made or context.value(one).models)
         case TransformOp() as op:

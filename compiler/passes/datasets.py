@@ -13,7 +13,7 @@ from compiler.passes.activate import Outputs, find_holdable, find_live_gates, fi
 from compiler.timing.gates import sort_gates
 from compiler.timing.period import find_held
 from compiler.timing.units import ClockRates, Pace, PaceProblem
-from graphspec.analysis.datasets import find_all_places, find_datasets, find_inputs, find_possible
+from graphspec.analysis.datasets import find_datasets, find_inputs, find_places, find_possible
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
@@ -134,7 +134,7 @@ class DatasetActivity:
     ) -> DatasetActivity:
         """Return the activity of a mode; ``others`` are gates of what is no op, ``epoch`` is its length in steps."""
         datasets, possible = find_datasets(spec), find_possible(spec, mode)
-        places = find_all_places(spec)
+        places = find_places(spec)
         closing = find_closing(spec)
         nodes = {key: node for key, node in nodes.items() if not places[node.op].isdisjoint(possible)}
         views = {each: _restrict(nodes, each, places, closing) for each in possible}

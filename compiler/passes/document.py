@@ -22,7 +22,6 @@ from compiler.passes.freeze import find_fully_frozen, freeze_parameters
 from compiler.passes.mark_rows import mark_rows
 from compiler.passes.order import find_ordering
 from compiler.passes.policies import Policy
-from compiler.passes.presence import find_open
 from compiler.passes.select import runs_in
 from compiler.timing.curves import declare_scheduled
 from compiler.timing.units import Pace
@@ -104,7 +103,7 @@ def lower_mode(
     its place, at a later epoch; ``frozen``: parameters that are frozen for now.
     """
     spec = context.spec
-    reaches = find_reaches(spec.ops)
+    reaches = find_reaches(spec)
     lowering = LoweringContext(
         spec=spec,
         mode=mode,
@@ -125,7 +124,8 @@ def lower_mode(
     )
     lowered = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
     fully_frozen = find_fully_frozen(spec, frozen, document.names) if frozen else frozenset[str]()
-    everything = freeze_parameters(lowered, frozen, fully_frozen, spec, find_open((), document.values))
+    open_sets = frozenset(name for name, value in document.values.items() if value.may_miss)
+    everything = freeze_parameters(lowered, frozen, fully_frozen, spec, open_sets)
     everything = mark_rows(everything, document.models)
     return ModeGraph(
         spec=spec,

@@ -31,7 +31,7 @@ def find_eval_averages(spec: GraphSpec, mode: Mode) -> tuple[EvalAverage, ...]:
     """Return the averages that stand in for models whose forwards run in a mode; in train mode none does."""
     if mode == "train":
         return ()
-    reaches = find_reaches(spec.ops)
+    reaches = find_reaches(spec)
     called = {op.forward for name, op in spec.ops.items() if isinstance(op, ForwardOp) and mode in reaches[name].modes}
     return tuple(average for average in find_all_eval_averages(spec) if average.model in called)
 

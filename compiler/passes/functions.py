@@ -161,7 +161,7 @@ def _split(
     context.sink.report(problems)
     if problems:
         return graph
-    reaches = find_reaches(context.spec.ops)
+    reaches = find_reaches(context.spec)
     count = context.spec.micro_batches if graph.mode == "train" else 1
     parts = split_graph(
         whole, document.structure.types, outputs.values, lambda node: runs_in(graph.mode, node, reaches), count

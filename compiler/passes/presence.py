@@ -18,9 +18,6 @@ from compiler.ir.instructions import (
 )
 from compiler.ir.value import Ref
 from compiler.passes.order import find_producers, sort_by_data
-from compiler.types.values import Values
-
-NO_VALUES: Values = {}
 
 
 def find_absent(nodes: Mapping[str, Instruction], idle: Collection[str]) -> frozenset[str]:
@@ -83,9 +80,9 @@ CLOSING = frozenset({"require", "fill", "accumulated"})
 """Transforms after which no gradient is missing: one rejects it, one fills in zeros, one is given complete sets."""
 
 
-def find_open(nodes: Iterable[Instruction], values: Values = NO_VALUES) -> frozenset[str]:
-    """Return the gradient sets that may miss gradients, among what nodes define and the values of a spec."""
-    found = {name for name, value in values.items() if value.may_miss}
+def find_open(nodes: Iterable[Instruction]) -> frozenset[str]:
+    """Return the gradient sets that may miss gradients, among what nodes define."""
+    found = set[str]()
     for node in nodes:
         match node:
             case Gradient():

@@ -8,7 +8,7 @@ from compiler.ir.instructions import Emit
 from compiler.ir.program import Mode
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.turns import describe_turns
-from graphspec.analysis.modes import find_reaches
+from graphspec.analysis.modes import find_makers, find_reaches
 from graphspec.analysis.scope import list_reported
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MODES, LossOp
@@ -37,7 +37,7 @@ def list_left_out(plan: CompiledStep, mode: str) -> Iterator[str]:
 
 def find_absence(spec: GraphSpec, op: str, mode: Mode) -> str:
     """Return why an op does not run in a mode; empty where it may, or where the spec does not ask for its value."""
-    blocker = find_reaches(spec.ops)[op].blockers.get(mode)
+    blocker = find_reaches(spec)[op].blockers.get(mode)
     if blocker is None and spec.outputs is None and isinstance(spec.ops[op], LossOp) and mode != "train":
         return "is a loss, which only train mode returns where there are no `outputs`"
     if blocker is None or op not in _find_wanted(spec).values():
@@ -48,8 +48,8 @@ def find_absence(spec: GraphSpec, op: str, mode: Mode) -> str:
 
 def _find_wanted(spec: GraphSpec) -> Mapping[str, str]:
     """Return the values that a step may return, and their ops: the outputs, else losses and metrics."""
-    owners = {value: name for name, op in spec.ops.items() for value in op.defines(name)}
+    makers = find_makers(spec)
     if spec.outputs is not None:
-        return {value: owners[value] for value in spec.outputs if value in owners}
+        return {value: makers[value] for value in spec.outputs if value in makers}
     reported = frozenset(list_reported(spec))
-    return {value: name for value, name in owners.items() if name in reported}
+    return {value: name for value, name in makers.items() if name in reported}

@@ -202,9 +202,12 @@ def check_scheduled(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
 
 def _find_fields(spec: GraphSpec, pace: Pace) -> Iterator[ScheduledField]:
     """Yield every field of an op that holds a schedule, those of an update's constraints and regularizers by models."""
-    cells = tuple(cell for cell in find_optimizers(spec) if not cell.chosen)  # those of groups count the same updates
+    counted: dict[str, list[OptimizerCell]] = {}
+    for cell in (each for each in find_optimizers(spec) if not each.chosen):  # those of groups count the same updates
+        for name in cell.updates:
+            counted.setdefault(name, []).append(cell)
     for name, op in spec.ops.items():
-        users = tuple(cell for cell in cells if name in cell.updates)
+        users = tuple(counted.get(name, ()))
         for place, schedule in find_schedules(op):
             yield _count(spec, pace, (name, *place), schedule, users, ("ops", name, *place))
         for model in op.update if isinstance(op, UpdateOp) else ():

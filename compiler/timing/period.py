@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compiler.facts.steppers import find_kept
 from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
 from compiler.lower.verdict import find_holdable
-from graphspec.analysis.datasets import find_all_places, find_datasets
+from graphspec.analysis.datasets import find_datasets, find_places
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MODES, CopyOp, EmaOp, Op, UpdateOp
@@ -53,7 +53,7 @@ def find_firing_period(
     length of an epoch, where it is known.
     """
     op, datasets = spec.ops[name], find_datasets(spec)
-    if name in within or (datasets and not find_all_places(spec)[name].issuperset(datasets)):
+    if name in within or (datasets and not find_places(spec)[name].issuperset(datasets)):
         return None
     if [mode for mode in MODES if op.runs_in(mode)] != ["train"]:
         return None

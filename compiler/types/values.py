@@ -69,7 +69,7 @@ def infer_values(spec: GraphSpec, types: Mapping[str, TensorType]) -> Values:
         name: [makers[each.name] for each in op.operands() if each.name in makers] for name, op in spec.ops.items()
     }
     is_cyclic = bool(find_cycles((one, name) for name, each in before.items() for one in each))
-    sets = find_gradient_sets(spec.ops, spec.models)
+    sets = find_gradient_sets(spec)
     values: dict[str, Value] = {}
     for name, entry in spec.inputs.items():
         has_rows = entry.shape is None or BATCH in entry.shape

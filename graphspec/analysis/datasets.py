@@ -8,7 +8,7 @@ from graphspec.analysis.modes import find_producers, find_reaches
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.data import TrainingSets
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import MODES, ModeName, Op
+from graphspec.declare.ops import MODES, ModeName
 
 UNNAMED = ""
 """The data set of a batch that names none; where ops name data sets, every batch in train mode names one."""
@@ -20,6 +20,7 @@ def find_declared(spec: GraphSpec) -> tuple[str, ...]:
     return tuple(train.sets) if isinstance(train, TrainingSets) else ()
 
 
+@once_per_spec
 def find_mentioned(spec: GraphSpec) -> tuple[str, ...]:
     """Return the data sets that ops name, in the order of the document."""
     words = (word.removeprefix("!") for op in spec.ops.values() for word in op.dataset or ())
@@ -38,14 +39,15 @@ def find_possible(spec: GraphSpec, mode: str) -> tuple[str, ...]:
     return datasets if mode == "train" and datasets else (UNNAMED, *datasets)
 
 
-def find_places(ops: Mapping[str, Op], datasets: tuple[str, ...]) -> Mapping[str, frozenset[str]]:
-    """Return the data sets, ``UNNAMED`` among them, that every op can run on.
+@once_per_spec
+def find_places(spec: GraphSpec) -> Mapping[str, frozenset[str]]:
+    """Return the data sets, ``UNNAMED`` among them, that every op of a spec can run on.
 
     An op that does not say so runs where all that it reads is made; one that does runs where it says.
     """
-    possible = frozenset((UNNAMED, *datasets))
+    ops, possible = spec.ops, frozenset((UNNAMED, *find_datasets(spec)))
     found = {name: frozenset(each for each in possible if op.runs_on(each)) for name, op in ops.items()}
-    producers = find_producers(ops)
+    producers = find_producers(spec)
     waiting = list(ops)
     consumers: dict[str, list[str]] = {name: [] for name in ops}
     for name, sources in producers.items():
@@ -60,19 +62,13 @@ def find_places(ops: Mapping[str, Op], datasets: tuple[str, ...]) -> Mapping[str
     return found
 
 
-@once_per_spec
-def find_all_places(spec: GraphSpec) -> Mapping[str, frozenset[str]]:
-    """Return the data sets that every op of a spec can run on."""
-    return find_places(spec.ops, find_datasets(spec))
-
-
 def find_inputs(spec: GraphSpec, dataset: str | None, modes: Collection[ModeName] = MODES) -> tuple[str, ...]:
     """Return the inputs that batches of a data set must have in some modes.
 
     These are the inputs that no op reads, and those that some op reads which runs on the data set in such a mode.
     """
     dataset = dataset or UNNAMED
-    places, reaches = find_all_places(spec), find_reaches(spec.ops)
+    places, reaches = find_places(spec), find_reaches(spec)
     readers: dict[str, list[str]] = {name: [] for name in spec.inputs}
     for name, op in spec.ops.items():
         for reference in op.operands():

@@ -92,7 +92,7 @@ def find_watched_mode(spec: GraphSpec) -> ModeName:
 
 def find_returned(spec: GraphSpec, mode: ModeName) -> tuple[str, ...]:
     """Return the values that a step of a mode returns: `outputs`, or metrics and, in train mode, losses."""
-    reaches = find_reaches(spec.ops)
+    reaches = find_reaches(spec)
     computed = {name: op for name, op in spec.ops.items() if mode in reaches[name].modes}
     if spec.outputs is not None:
         values = {value for name, op in computed.items() for value in op.defines(name)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from graphspec.analysis.remembering import once_per_spec
+from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MODES, ModeName, Op
 from graphspec.declare.run import EvalSpec
 
@@ -30,9 +32,10 @@ def find_modes(ops: Mapping[str, Op], evaluation: EvalSpec | None) -> tuple[Mode
     return tuple(mode for mode in MODES if mode in named)
 
 
-def find_reaches(ops: Mapping[str, Op]) -> Mapping[str, Reach]:
+@once_per_spec
+def find_reaches(spec: GraphSpec) -> Mapping[str, Reach]:
     """Return where every op can run: an op that does not say its modes runs where all its inputs are computed."""
-    producers = find_producers(ops)
+    ops, producers = spec.ops, find_producers(spec)
     consumers: dict[str, list[str]] = {name: [] for name in ops}
     for name, sources in producers.items():
         for source in sources:
@@ -53,10 +56,17 @@ def find_reaches(ops: Mapping[str, Op]) -> Mapping[str, Reach]:
     return {name: Reach(modes=frozenset(MODES) - each.keys(), blockers=each) for name, each in blocked.items()}
 
 
-def find_producers(ops: Mapping[str, Op]) -> Mapping[str, tuple[str, ...]]:
+@once_per_spec
+def find_makers(spec: GraphSpec) -> Mapping[str, str]:
+    """Return the op that defines each value."""
+    return {value: name for name, op in spec.ops.items() for value in op.defines(name)}
+
+
+@once_per_spec
+def find_producers(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
     """Return the ops whose values every op reads."""
-    owners = {value: name for name, op in ops.items() for value in op.defines(name)}
+    makers = find_makers(spec)
     return {
-        name: tuple(dict.fromkeys(owners[ref.name] for ref in op.operands() if ref.name in owners))
-        for name, op in ops.items()
+        name: tuple(dict.fromkeys(makers[ref.name] for ref in op.operands() if ref.name in makers))
+        for name, op in spec.ops.items()
     }

@@ -179,7 +179,7 @@ def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind:
     for entry in found:
         listed.setdefault(entry.name, []).append(entry)
     entries = {name: tuple(each) for name, each in listed.items()}
-    sets = find_gradient_sets(spec.ops, spec.models)
+    sets = find_gradient_sets(spec)
     kinds = {name: kind for name, kind in _find_kinds(spec).items() if kind is not None and name not in broken}
     return RuleContext(spec=spec, entries=entries, sets=sets, kinds=kinds, broken=broken, blind=blind)
 
@@ -188,7 +188,7 @@ def _find_kinds(spec: GraphSpec) -> Mapping[str, str | None]:
     """Return the kind of every model, average and derived model; None where likenesses go round or lead nowhere."""
     following = {name: model.like for name, model in spec.models.items()}
     following |= {name: op.ema for name, op in spec.shadows().items() if name not in following}
-    following |= {name: model for name, model in find_derived(spec.ops).items() if name not in following}
+    following |= {name: model for name, model in find_derived(spec).items() if name not in following}
     kinds: dict[str, str | None] = {name: model.kind for name, model in spec.models.items() if model.like is None}
     for start in following:
         way: dict[str, None] = {}

@@ -16,7 +16,7 @@ from graphspec.words import enumerate_names
 
 def check_derived(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check every derived model, and every call and gradient of one."""
-    derived = find_derived(scope.spec.ops)
+    derived = find_derived(scope.spec)
     swapped = {op.ema: name for name, op in scope.sound_ops() if isinstance(op, EmaOp) and op.use.eval == "swap"}
     for name, op in scope.sound_ops():
         match op:
@@ -56,7 +56,7 @@ def _check_adapt(
         message = f"op '{name}' adapts model '{model}', some of whose parameters are frozen"
         help = "make what is frozen a model of its own; a group with `lr: 0.0` in the adapt stays as it is there"
         yield scope.report("GS127", message, ("ops", name, "adapt"), help=help)
-    modes = find_reaches(spec.ops)[name].modes
+    modes = find_reaches(spec)[name].modes
     if spec.micro_batches > 1 and "train" in modes:
         message = f"op '{name}' adapts model '{model}' by a gradient of the whole batch, which `micro_batches` splits"
         help = "remove `micro_batches`, or write `mode: eval` if it adapts in evaluation only"

@@ -137,7 +137,7 @@ def check_outputs(scope: RuleContext) -> Iterator[Diagnostic]:
                 if isinstance(expected, bool) or not isinstance(expected, int):
                     continue  # not a number of parts: reported as an option
             case GradientOp() if scope.broken.isdisjoint(op.wrt) and all(each in scope.entries for each in op.wrt):
-                models, values = op.split({*scope.spec.models, *find_derived(scope.spec.ops)})
+                models, values = op.split({*scope.spec.models, *find_derived(scope.spec)})
                 expected = bool(models) + len(values)
             case _:
                 continue

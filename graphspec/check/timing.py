@@ -14,7 +14,7 @@ from graphspec.analysis.evaluation import (
     find_role,
     find_watched_mode,
 )
-from graphspec.analysis.modes import find_reaches, is_bound
+from graphspec.analysis.modes import find_makers, find_reaches, is_bound
 from graphspec.analysis.scope import RuleContext
 from graphspec.declare.data import TrainingSets
 from graphspec.declare.ops import MODES, EmaOp, ForwardOp, ModeName
@@ -60,8 +60,8 @@ def check_batches(scope: RuleContext) -> Iterator[Diagnostic]:
 
 def check_modes(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse an op that runs in a mode in which a value it reads is not computed."""
-    ops, reaches = scope.spec.ops, find_reaches(scope.spec.ops)
-    owners = {value: name for name, op in ops.items() for value in op.defines(name)}
+    ops, reaches = scope.spec.ops, find_reaches(scope.spec)
+    owners = find_makers(scope.spec)
     for name, op in scope.sound_ops():
         references = [reference for reference in op.operands() if reference.name in owners]
         for reference in references if is_bound(op) else ():
@@ -91,8 +91,8 @@ def _say_modes(scope: RuleContext, name: str) -> str:
 def check_meetings(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse an op that runs on batches on which a value it reads is not made."""
     ops, datasets = scope.spec.ops, find_datasets(scope.spec)
-    places = find_places(ops, datasets)
-    owners = {value: name for name, op in ops.items() for value in op.defines(name)}
+    places = find_places(scope.spec)
+    owners = find_makers(scope.spec)
     shown = {
         name: enumerate_names(each or "no data set" for each in (*datasets, UNNAMED) if each in places[name])
         for name in ops
@@ -159,7 +159,7 @@ def check_evaluation(scope: RuleContext) -> Iterator[Diagnostic]:
 def check_recomputed(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check that averages whose statistics are computed anew have a set of data, and are called in evaluations."""
     spec, mode = scope.spec, find_eval_mode(scope.spec)
-    reaches = find_reaches(spec.ops)
+    reaches = find_reaches(spec)
     called = {op.forward for name, op in spec.ops.items() if isinstance(op, ForwardOp) and mode in reaches[name].modes}
     for name, role in find_recomputed(spec).items():
         path, op = ("ops", name, "use", "recompute_buffers"), spec.ops[name]
@@ -237,7 +237,7 @@ def _suggest_figure(scope: RuleContext, name: str, mode: ModeName) -> str:
     entry = scope.find(name)
     if entry is None or "value" not in entry.facets or entry.op is None:
         return "write the name of a scalar output"
-    if mode not in find_reaches(scope.spec.ops)[entry.op].modes:
+    if mode not in find_reaches(scope.spec)[entry.op].modes:
         return f"'{name}' is not computed in {mode} mode: name another figure, or change the `mode` of '{entry.op}'"
     if scope.spec.outputs is not None:
         return f"add '{name}' to `outputs`, if it is one number"

@@ -201,9 +201,9 @@ def resolve(spec: GraphSpec) -> GraphSpec:
 
     `vars` and `compat` are gone: they say nothing more.
     """
-    derived = find_derived(spec.ops)
+    derived = find_derived(spec)
     updated = frozenset(name for op in spec.ops.values() if isinstance(op, UpdateOp) for name in op.update)
-    reaches = find_reaches(spec.ops)
+    reaches = find_reaches(spec)
     ops: dict[str, Op] = {}
     for name, op in spec.ops.items():
         found: dict[str, object] = {}

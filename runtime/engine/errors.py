@@ -176,7 +176,7 @@ class _Failure:
     def _name_sets(self) -> str:
         """Return a hint on what a user's function gets in place of a tensor; empty where it gets only tensors."""
         op = self.spec.ops.get(self.op)
-        sets = find_gradient_sets(self.spec.ops, self.spec.models)
+        sets = find_gradient_sets(self.spec)
         given = [each.name for each in (op.operands() if isinstance(op, CallOp) else ()) if each.name in sets]
         if not given:
             return ""

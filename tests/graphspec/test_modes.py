@@ -9,7 +9,7 @@ from graphspec.analysis.modes import find_reaches
 
 
 def _reach(small, ops, name):
-    return sorted(find_reaches(load(small(ops=ops)).ops)[name].modes)
+    return sorted(find_reaches(load(small(ops=ops)))[name].modes)
 
 
 @pytest.mark.parametrize(

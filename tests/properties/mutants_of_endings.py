@@ -39,7 +39,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="data-sets-unheard",
         says="Every op runs on batches of every data set.",
-        place="passes.datasets:find_all_places",
+        place="passes.datasets:find_places",
         change=to.change(run_everywhere),
         killer="numbers",
         case="counted-apart",
