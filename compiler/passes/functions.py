@@ -11,7 +11,7 @@ from compiler.checks.idle import check_idle
 from compiler.checks.micro_batches import check_batch, check_coupled
 from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import ModeGraph
-from compiler.ir.program import Gate, Mode, ModeProgram
+from compiler.ir.program import Gate, Mode, ModeProgram, back_of
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.activate import Outputs, find_absent_problems, find_firing
 from compiler.passes.assemble import assemble
@@ -107,7 +107,10 @@ def _find_patterns(activity: DatasetActivity, context: Context) -> tuple[tuple[s
         patterns = enumerate_patterns(activity.gates, activity.always[UNNAMED], activity.undecided)
         return tuple((UNNAMED, fired) for fired in patterns)
     except ValueError as error:
-        span = span_of(context.spec, activity.gates[0].op, "every")
+        # Alternatives and groups that are frozen for some time have gates, too, but nothing that recurs.
+        slow = {gate.op for gate in activity.gates if gate.every > 1}
+        first = next(op for op in context.spec.ops if not slow.isdisjoint((op, back_of(op))))
+        span = span_of(context.spec, first, "every")
         help = "choose intervals with a small common multiple"
         context.sink.report([Diagnostic(code="E-CLOCKS", message=str(error), span=span, help=help)])
         return tuple((dataset, frozenset(gate.op for gate in activity.gates)) for dataset in activity.outputs)

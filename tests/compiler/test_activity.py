@@ -169,6 +169,38 @@ def test_clocks_that_hardly_ever_repeat_are_refused():
 
 
 @pytest.mark.parametrize(
+    ("slow", "place"),
+    [
+        ("step: {update: net, loss: l}\n  e: {ema: net, decay: 0.9, every: 9973}", "9973}"),
+        ("step: {update: net, loss: l}\n  e: {ema: net, decay: 0.9, use: {write_back: {every: 9973}}}", "e: {ema"),
+    ],
+)
+def test_the_clock_that_hardly_ever_repeats_is_the_place(slow, place):
+    """What is drawn, and a group that is frozen for some time, have gates, too, and are no ops."""
+    text = f"""
+graphspec: 1
+name: slow
+inputs: {{x: {{shape: [batch, 4]}}}}
+models:
+  net:
+    layers: [{{linear: 4}}, {{linear: 4}}]
+    optimizer: sgd
+    groups: {{match: "^0", frozen: {{until: 5 steps}}}}
+ops:
+  drawn:
+    {{sometimes: 0.5, mode: train, ops: {{n: {{random: normal, like: x}}, seen: {{expr: x + n}}}}, else: {{seen: x}}}}
+  y: {{forward: net, inputs: drawn.seen}}
+  l: {{loss: mse, inputs: [y, x]}}
+  {slow}
+  f: {{ema: net, decay: 0.5, every: 9967}}
+"""
+    with pytest.raises(SpecError) as caught:
+        compile_step(load(text))
+    found = next(each for each in caught.value.diagnostics if each.code == "E-CLOCKS")
+    assert text.splitlines()[found.span.line - 1][found.span.column - 1 :].startswith(place)
+
+
+@pytest.mark.parametrize(
     ("gates", "most"),
     [
         ((Gate(op="a", every=2), Gate(op="b", every=3)), 4),
