@@ -18,7 +18,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.words import closest
 from runtime.engine.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
-from runtime.engine.average_statistics import find_average, recompute_statistics
+from runtime.engine.average_statistics import find_average, find_lender, recompute_statistics
 from runtime.engine.backend import Built
 from runtime.engine.optimizer import (
     SECTION,
@@ -223,9 +223,9 @@ class Step:
         anew, as :meth:`recompute_buffers` does; the average keeps them. Before the average is taken for the first time
         the model keeps its own weights, as in an evaluation with `use: {eval: swap}`, and nothing is computed anew.
 
-        Raises StepError: GS291 no such average, or one of a model that has another's weights already; GS292 as
-        :meth:`recompute_buffers`. Inside, steps of modes that write models, and what reads or replaces the state, raise
-        GS291.
+        Raises StepError: GS291 no such average, or one of a model that has another's weights already or is evaluated
+        with another average (`use: {eval: swap}`); GS292 as :meth:`recompute_buffers`. Inside, steps of modes that
+        write models, and what reads or replaces the state, raise GS291.
 
         >>> spec = load("examples/ema-classifier/ema-classifier.yaml")
         >>> classifier = build(compile_step(spec), device="cpu")
@@ -235,7 +235,7 @@ class Step:
         ...
         runtime.problems.StepError: ...
         """
-        op = find_average(self.spec, average)
+        op = find_lender(self.spec, average)
         self._require_whole()
         if op.ema in self._lent:
             raise self._refuse_lent(f"'{op.ema}' cannot take the weights of '{average}'", op.ema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from compiler.passes.eval_averages import find_all_eval_averages
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp
 from graphspec.diagnostics import Diagnostic
@@ -38,6 +39,20 @@ def find_average(spec: GraphSpec, average: str) -> EmaOp:
     meant = f"; did you mean {near[0]!r}?" if near else ""
     message = f"the spec has no average {average!r}: {has}{meant}"
     raise StepError([Diagnostic(code="GS291", message=message)], spec.texts())
+
+
+def find_lender(spec: GraphSpec, average: str) -> EmaOp:
+    """Return an average that can lend its model its weights; raise StepError (GS291) where another one stands in.
+
+    Evaluations call the other one, so that they would not see the weights that the model was lent.
+    """
+    op = find_average(spec, average)
+    for other in find_all_eval_averages(spec):
+        if other.model == op.ema and other.op != average:
+            message = f"evaluations of '{op.ema}' are those of its average '{other.op}', not of '{average}'"
+            help = f"build the step with `ops.{other.op}.use.eval=separate`, or call it by name: `forward: {average}`"
+            raise StepError([Diagnostic(code="GS291", message=message, help=help)], spec.texts())
+    return op
 
 
 def recompute_statistics(

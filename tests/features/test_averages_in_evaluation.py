@@ -148,6 +148,23 @@ def test_a_name_that_is_no_average_and_a_second_one_are_refused(backend: str) ->
         step.averaged("average").__enter__()
 
 
+def test_an_average_is_not_lent_where_another_one_stands_in(backend: str) -> None:
+    """Its evaluations would be those of the other one, and nothing would say so."""
+    second = "  second: {ema: net, decay: 0.5, buffers: copy}\n  of_second: {forward: second, inputs: x, mode: eval}\n"
+    text = SPEC.replace("outputs: [out", second + "outputs: [of_second, out").replace("BUFFERS", "copy")
+    step = build_step(text.replace("USE", "use: {eval: swap}"), backend)
+    with pytest.raises(StepError, match=r"GS291.*evaluations of 'net' are those of its average 'average'") as caught:
+        step.averaged("second").__enter__()
+    assert "ops.average.use.eval=separate" in str(caught.value)
+    with step.averaged("average"):
+        step(BATCH, mode="eval")
+    apart = build_step(text.replace("USE", "use: {eval: separate}"), backend)
+    apart(BATCH)
+    of_second = apart.numpy(apart(BATCH, mode="eval")["of_second"])
+    with apart.averaged("second"):
+        assert np.allclose(evaluate(apart)[0], of_second, rtol=1e-12, atol=0)
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("fields", ["start: 3", "every: 3", "into: other", "into: other, every: 3"])
 def test_before_its_first_time_a_statement_leaves_the_model_its_own_weights(fields: str, backend: str) -> None:
