@@ -40,7 +40,9 @@ def declare_inputs(spec: GraphSpec) -> tuple[InputDecl, ...]:
 
 def declare_parallel(spec: GraphSpec) -> ParallelDecl | None:
     """Return how several processes take a step together, None for one."""
-    return ParallelDecl(buffers=spec.parallel.buffers) if spec.parallel is not None and spec.is_replicated else None
+    if spec.parallel is None or not spec.is_replicated:
+        return None
+    return ParallelDecl(buffers=spec.parallel.buffers, is_sharded=spec.is_sharded)
 
 
 def declare_states(spec: GraphSpec) -> tuple[StateDecl, ...]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from compiler.batch.making import Waiting, add_sets, evaluate, reduce_set, rename, wait
+from compiler.batch.making import Waiting, add_sets, check_everywhere, evaluate, reduce_set, rename, wait
 from compiler.batch.placement import PlacementAnalysis
 from compiler.batch.roles import Roles
+from compiler.batch.shards import shard_sets
 from compiler.ir.instructions import (
     Accumulate,
     CheckFinite,
@@ -95,6 +96,8 @@ class Expansion:
                 self._add_once(node)
         for value in returned:
             self._whole(value)
+        if self.analysis.spec.is_sharded:
+            self._shard()
         order = {name: index for index, name in enumerate(self.nodes)}
         ranked = sorted(self.made.values(), key=lambda node: (node.micro_batch, order.get(self.sources[node.id], -1)))
         return {node.id: node for node in ranked}
@@ -111,9 +114,8 @@ class Expansion:
             self._add(replace(node, like=first, gathered=whole, uses=(Use(value=first, differentiable=False),)))
             return
         if isinstance(node, CheckFinite) and not self.late.isdisjoint(node.gradients):
-            own_verdict = replace(node, id=f"{node.id}#own", label=f"own {node.label}", scope="own")
-            self._add(own_verdict, node.id)
-            self._combine(replace(node, scope="all"), own_verdict.output, node.id)
+            for each in check_everywhere(node):
+                self._add(each, node.id)
             return
         if isinstance(node, TakeAccumulated) and node.output in self.joined:
             local = own(node.output, self.joined)
@@ -127,6 +129,15 @@ class Expansion:
         self._add(node)
 
     # ------------------------------------------------------------ replicas
+
+    def _shard(self) -> None:
+        """Let updates take shards of gradient sets."""
+        self.made, before = dict(shard_sets(self.made)), list[str]()
+        for name in self.made:
+            before.append(name)
+            if name in self.sources:
+                self.sources |= dict.fromkeys(before, self.sources[name])
+                before.clear()
 
     def _find_late(self, returned: Iterable[str]) -> Iterable[str]:
         """Yield the gradient sets of replicas that go into windows and nowhere else."""

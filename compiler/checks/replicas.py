@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.ir.program import Program
+from compiler.ir.diagnose import span_of
+from compiler.ir.instructions import Apply, Blend, Forward, Instruction, Transform
+from compiler.ir.program import OptimizerDecl, Program
 from graphspec.analysis.modes import find_reaches
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import AdaptOp
 from graphspec.diagnostics import Diagnostic
+
+BY_ELEMENT = frozenset(
+    {
+        *("sgd", "adam", "adamw", "adagrad", "lion", "ftrl", "rprop", "schedule_free_sgd", "schedule_free_adamw"),
+        *("rmsprop", "adadelta", "adamax", "nadam"),
+    }
+)
+"""Rules of optimizers that step each element by what they keep for it: they step a shard as they step the whole."""
+BOUNDS = frozenset({"clip", "non_negative"})
+"""Constraints on each element."""
+WHOLE = "write `parallel: {kind: replicated}`"
 
 
 def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
@@ -18,7 +31,7 @@ def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
     if backend != "torch":
         yield Diagnostic(
             code="E-REPLICAS",
-            message=f"replicas are not built for the backend '{backend}'",
+            message=f"{'shards' if spec.is_sharded else 'replicas'} are not built for the backend '{backend}'",
             span=spec.span("parallel"),
             label="runs on PyTorch only",
             help="choose the backend 'torch', or remove `parallel`",
@@ -45,3 +58,65 @@ def check_reduced_tables(spec: GraphSpec, program: Program) -> Iterator[Diagnost
                 label="its gradients are rows",
                 help="remove `sparse` from the embedding, or remove `parallel`",
             )
+
+
+def check_shards(spec: GraphSpec, program: Program) -> Iterator[Diagnostic]:
+    """Yield E-REPLICAS for what needs whole weights outside of a forward, where processes keep shards of them."""
+    if not program.is_sharded:
+        return
+    for optimizer in program.optimizers:
+        yield from _check_rule(spec, optimizer)
+    for model in program.models:
+        if model.tied:
+            yield Diagnostic(
+                code="E-REPLICAS",
+                message=f"'{model.name}' shares parameters with '{model.tied[0]}', and a model has its own shards",
+                span=spec.span("models", model.name, key=True),
+                label="shares parameters",
+                help=f"let one model hold both, or {WHOLE}",
+            )
+    found: dict[tuple[str, str], None] = {}
+    instructions = (each for mode in program.modes for one in mode.functions for each in one.instructions)
+    found.update((pair, None) for each in instructions for pair in _find_whole(each))
+    for op, what in found:
+        yield Diagnostic(
+            code="E-REPLICAS",
+            message=f"'{op}' {what}, of which a process keeps a shard",
+            span=span_of(spec, op),
+            label="needs whole weights",
+            help=f"remove it, or {WHOLE}",
+        )
+
+
+def _check_rule(spec: GraphSpec, optimizer: OptimizerDecl) -> Iterator[Diagnostic]:
+    """Yield E-REPLICAS for an optimizer that may step an element by others."""
+    if optimizer.builtin and optimizer.rule in BY_ELEMENT:
+        return
+    takes = "reads whole parameters" if optimizer.builtin else "may read whole parameters"
+    yield Diagnostic(
+        code="E-REPLICAS",
+        message=f"'{optimizer.rule}' {takes}, of which a process keeps a shard",
+        span=spec.span("models", optimizer.models[0], "optimizer"),
+        label="needs whole weights",
+        help=f"choose one of {', '.join(sorted(BY_ELEMENT))}, or {WHOLE}",
+    )
+
+
+def _find_whole(node: Instruction) -> Iterator[tuple[str, str]]:
+    """Yield ops that need whole weights, and what they do with them."""
+    match node:
+        case Forward(snapshot="all"):
+            yield node.op, f"runs on a copy of the weights of '{node.model}'"
+        case Transform(weights=True):
+            yield node.op, f"compares gradients with whole weights (`{node.function.name}`)"
+        case Transform(is_sharded=False) if node.penalties:
+            terms = [each.function for each in node.penalties if each.function is not None]
+            yield node.op, f"adds a penalty ({', '.join(terms)})" if terms else "adds a penalty to a whole gradient set"
+        case Apply():
+            for each in node.projections:
+                if each.kind not in BOUNDS:
+                    yield node.op, f"makes weights satisfy `{each.kind}`"
+        case Blend(rounding="stochastic"):
+            yield node.op, "rounds weights by draws for the whole"
+        case _:
+            return

@@ -316,10 +316,12 @@ class ModeProgram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelDecl:
-    """Replicas: every process has all weights, and its own rows of the batch."""
+    """Replicas: processes that take a step together, each on its own rows of the batch."""
 
     buffers: Literal["rank0", "mean", "local"]
     """Whose buffers all replicas have after a step that writes some."""
+    is_sharded: bool = False
+    """Each keeps a part of the weights, and of the slots of optimizers; otherwise all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,6 +347,11 @@ class Program:
     """The data sets that ops distinguish: each call of the step then names the data set of its batch."""
     uncounted: tuple[str, ...] = ()
     """What is left out because it needs a length that only a run knows; such a program can be read and not run."""
+
+    @property
+    def is_sharded(self) -> bool:
+        """Return whether every process keeps a part of the weights only."""
+        return self.parallel is not None and self.parallel.is_sharded
 
     def mode(self, name: str) -> ModeProgram:
         """Return the program of a mode; raise StopIteration where the spec has none."""

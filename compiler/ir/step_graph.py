@@ -86,6 +86,8 @@ class GraphFlags:
     """Gradient -> later gradients that run through the same graph."""
     created: Mapping[str, str] = field(default_factory=dict[str, str])
     """Gradient -> the gradient that differentiates it."""
+    kept: frozenset[str] = frozenset()
+    """Forwards of sharded models whose weights stay gathered: a gradient of a gradient runs back through them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,7 @@ def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Inst
                 arguments=_detach(node, node.arguments, graph),
                 graph=recorded,
                 frozen=node.id in flags.frozen,
+                kept=node.id in flags.kept,
                 snapshot=graph.snapshots.get(node.id, "none") if node.snapshot == "none" else node.snapshot,
                 # inner results from which gradients of its others are taken
                 begun=tuple(

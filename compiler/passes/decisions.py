@@ -14,7 +14,7 @@ from compiler.passes.schedule import Chain, find_chains, is_update
 
 MOST = 4
 """The most reasons of one kind that a sentence lists."""
-ALIKE = ("NO_GRAD", "FREEZE", "DETACH", "CREATE_GRAPH", "RECOMPUTE")
+ALIKE = ("NO_GRAD", "FREEZE", "GATHER", "DETACH", "CREATE_GRAPH", "RECOMPUTE")
 """Decisions that are the same for every micro-batch; only the first one's are listed."""
 
 
@@ -134,7 +134,7 @@ def _find_gradient(view: View, name: str) -> Iterator[Decision]:
 
 
 def _find_use(view: View, name: str) -> Iterator[Decision]:
-    """Yield NO_GRAD, FREEZE and SNAPSHOT for a forward, and DETACH for a use that passes no gradient back."""
+    """Yield NO_GRAD, FREEZE, GATHER and SNAPSHOT for a forward, and DETACH for a use that passes no gradient back."""
     graph, node = view.graph, view.graph.nodes[name]
     is_forward = node.called is not None
     if is_forward and name not in graph.flags.recorded:
@@ -146,6 +146,11 @@ def _find_use(view: View, name: str) -> Iterator[Decision]:
         why = f"{gradients} run{'' if through[1:] else 's'} through it, but no gradient is taken of them"
         text = f"{node.label} runs with the weights of {node.called} frozen: {why}"
         yield Decision(code="FREEZE", subject=node.op, text=text, node=name)
+    if is_forward and name in graph.flags.kept:
+        outer = graph.flags.created[next(each for each in graph.flags.created if name in graph.paths[each].nodes)]
+        text = f"the weights of {node.called} stay gathered after {node.label}: {graph.nodes[outer].label} runs "
+        text += "through its gradient, and reads them where nothing would gather them again"
+        yield Decision(code="GATHER", subject=node.op, text=text, node=name)
     if is_forward and name in graph.snapshots:
         whose = f"{node.called}'s buffers"
         text = f"{node.label} runs on clones of {whose}: a later gradient needs them after they are written"

@@ -11,9 +11,10 @@ from compiler.ir.step_graph import GraphFlags, StepGraph
 from compiler.passes.order import find_producers
 
 
-def infer_flags(graph: StepGraph) -> StepGraph:
+def infer_flags(graph: StepGraph, *, is_sharded: bool) -> StepGraph:
     """Return the graph with its flags; needs paths and the sequence."""
     recorded = frozenset[str]().union(*(path.nodes for path in graph.paths.values()))
+    created = find_created(graph)
     return replace(
         graph,
         flags=GraphFlags(
@@ -21,7 +22,8 @@ def infer_flags(graph: StepGraph) -> StepGraph:
             frozen=find_frozen(graph, recorded),
             detached=find_detached(graph, recorded),
             retained=find_retained(graph),
-            created=find_created(graph),
+            created=created,
+            kept=find_kept(graph, created) if is_sharded else frozenset(),
         ),
     )
 
@@ -90,3 +92,13 @@ def find_created(graph: StepGraph) -> Mapping[str, str]:
             if name in graph.paths:
                 created.setdefault(name, gradient)
     return created
+
+
+def find_kept(graph: StepGraph, created: Mapping[str, str]) -> frozenset[str]:
+    """Return the forwards on the path of a gradient that is itself differentiated.
+
+    FSDP2 gathers the weights of a layer again where a gradient enters it by its result. A second derivative reads them
+    elsewhere.
+    """
+    nodes = (graph.nodes[name] for gradient in created for name in graph.paths[gradient].nodes)
+    return frozenset(node.id for node in nodes if node.called is not None)

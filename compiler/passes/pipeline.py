@@ -173,7 +173,7 @@ SCHEDULING: tuple[Pass[StepGraph], ...] = (
     Pass(name="schedule", run=lambda graph, context: schedule(graph, context.policy)),
     Pass(name="messages", run=lambda graph, context: bundle_messages(graph)),
     Pass(name="inline", run=lambda graph, context: inline_parts(graph)),
-    Pass(name="flags", run=lambda graph, context: infer_flags(graph)),
+    Pass(name="flags", run=lambda graph, context: infer_flags(graph, is_sharded=context.spec.is_sharded)),
     Pass(
         name="decisions",
         run=lambda graph, context: explain_decisions(graph, context.policy),

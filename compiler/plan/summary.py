@@ -23,7 +23,7 @@ from compiler.plan.waits import find_waits
 from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
 from graphspec.diagnostics import escape
 
-WAITING = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "MERGE")
+WAITING = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "MERGE", "GATHER")
 """Decisions that cost something, or move an update."""
 WAITS = "what waits, is kept or is cloned"
 SEEN = "forwards that read what the step wrote (all others: the weights of its start)"

@@ -230,8 +230,13 @@ class GraphSpec(Declaration):
 
     @property
     def is_replicated(self) -> bool:
-        """Return whether several processes take a step together, each with all weights and its own rows."""
-        return self.parallel is not None and self.parallel.kind == "replicated"
+        """Return whether several processes take a step together, each on its own rows."""
+        return self.parallel is not None and self.parallel.kind != "none"
+
+    @property
+    def is_sharded(self) -> bool:
+        """Return whether each of these processes keeps a part of the weights only."""
+        return self.parallel is not None and self.parallel.kind == "sharded"
 
     @property
     def batches(self) -> int:

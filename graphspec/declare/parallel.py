@@ -14,7 +14,8 @@ class ParallelSpec(Declaration):
     """Several processes that take one step together, each on its own rows of the batch."""
 
     kind: Literal["none", "replicated", "sharded"]
-    """`replicated`: every process has all weights, and gradients are added up over the processes."""
+    """`replicated`: every process has all weights, and gradients are added up over the processes. `sharded`: each keeps
+    a part of every weight, and of what its optimizer keeps for it."""
     reduce: Literal["mean", "sum"] = "mean"
     """How gradients combine: `mean` is the step of the whole batch."""
     buffers: Literal["rank0", "mean", "local"] = "rank0"
@@ -23,10 +24,10 @@ class ParallelSpec(Declaration):
     timeout: PositiveNumber = 600
     """After how many seconds without an answer of some process `stepgraph run` ends all."""
 
-    @field_validator("kind", "reduce")
+    @field_validator("reduce")
     @classmethod
     def _check_built(cls, value: str) -> str:
         """Refuse what this version does not execute."""
-        if value in ("sharded", "sum"):
-            raise not_built(f"`{value}`", help="write `parallel: {kind: replicated}`", at="value")
+        if value == "sum":
+            raise not_built("`sum`", help="leave `reduce` out", at="value")
         return value

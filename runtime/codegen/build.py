@@ -10,14 +10,14 @@ from compiler.ir.program import Gate, ModelDecl, Program
 from compiler.ir.value import Plain
 from runtime.codegen import syntax
 from runtime.codegen.averages import average_globals, average_registration
-from runtime.codegen.dialect import Dialect, EmitContext, Global
+from runtime.codegen.dialect import EmitContext, Global
 from runtime.codegen.flow import draws_numbers
 from runtime.codegen.lower.accumulate import window_globals, window_registration
 from runtime.codegen.lower.evaluate import layer_stack
 from runtime.codegen.lower.metrics import construct_metric, registration
 from runtime.codegen.lower.overflow import verdict_globals
 from runtime.codegen.lower.states import initial_lines
-from runtime.codegen.needs import Needs, are_tied, find_metrics
+from runtime.codegen.needs import are_tied, find_metrics
 from runtime.codegen.norms import norm_globals
 from runtime.codegen.optimizers import (
     construct_optimizer,
@@ -26,7 +26,7 @@ from runtime.codegen.optimizers import (
     scheduled_globals,
     sharing_globals,
 )
-from runtime.codegen.resources import Names
+from runtime.codegen.shards import divide, own_parameters, shard_globals
 from runtime.codegen.text import Block, Code, Line
 
 WIDEST = 100
@@ -99,8 +99,9 @@ def _globals(context: EmitContext) -> Iterator[Global]:
     yield from dialect.first_globals(needs)
     if program.parallel is not None:
         yield Global(name="replicas", value=syntax.call("Replicas", syntax.name("device")))
+    yield from shard_globals(program)
     for model in program.models:
-        yield from _model_globals(model, names, needs, dialect)
+        yield from _model_globals(model, context)
     for models in needs.joint:
         parts = [syntax.spread(syntax.name(names.parameters(model))) for model in models]
         every = syntax.listing(parts)
@@ -141,21 +142,29 @@ def _globals(context: EmitContext) -> Iterator[Global]:
         yield Global(name=names.checks, value=syntax.call("Checks", syntax.name("MODELS"), syntax.name("OPTIMIZERS")))
 
 
-def _model_globals(model: ModelDecl, names: Names, needs: Needs, dialect: Dialect) -> Iterator[Global]:
+def _model_globals(model: ModelDecl, context: EmitContext) -> Iterator[Global]:
     """Yield a model, and the lists of its tensors that some instruction uses."""
+    program, names, needs, dialect = context.program, context.names, context.needs, context.dialect
     place = (model.name, model.place)
     variable = syntax.name(names.model(model.name))
     read = syntax.item(syntax.name("MODELS"), syntax.constant(model.name))
-    yield Global(name=names.model(model.name), value=read, place=place)
+    yield Global(name=names.model(model.name), value=divide(model, read, program), place=place)
+
+    def listed(*, chosen: bool) -> ast.expr:
+        """Return the list of its parameters: of all, or those that its class did not freeze."""
+        if program.is_sharded:
+            return own_parameters(model, names, trained=chosen)
+        return dialect.parameters(model, variable, chosen=chosen)
+
     if model.name in needs.parameters:
         is_open = model.kind == "class" and model.name in needs.differentiated
-        stepped = dialect.parameters(model, variable, chosen=is_open)
+        stepped = listed(chosen=is_open)
         if model.frozen:
-            yield frozen_global(model, names, dialect)
+            yield frozen_global(model, context)
             stepped = syntax.call("without", stepped, syntax.name(names.frozen(model.name)))
         yield Global(name=names.parameters(model.name), value=stepped)
     if model.name in needs.weights:
-        yield Global(name=names.weights(model.name), value=dialect.parameters(model, variable, chosen=False))
+        yield Global(name=names.weights(model.name), value=listed(chosen=False))
     if model.name in needs.buffers:
         yield Global(name=names.buffers(model.name), value=dialect.buffers(model, variable))
     if model.name in needs.taps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from compiler.ir.program import Function
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
 from runtime.codegen.lower.row_sets import read_values
+from runtime.codegen.lower.transform import SHARDING
 from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import line_of
 
@@ -28,10 +30,20 @@ def measured(instruction: Instruction, lowered: Lowered, scope: EmitScope) -> Lo
         sets = dict.fromkeys(part.gradients for part in instruction.parts)
     else:
         sets = dict.fromkeys(instruction.inputs if isinstance(instruction, Transform) else ())
-    taken = (read_values(syntax.name(scope.names.value(each)), instruction) for each in sets)
+    taken = (_read(each, instruction, scope) for each in sets)
     named = (syntax.constant(instruction.op), *taken)
     kept = syntax.perform(syntax.call(f"{scope.names.norms}.keep", *named))
     return replace(lowered, code=(line_of(instruction, kept), *lowered.code))
+
+
+def _read(value: str, instruction: Instruction, scope: EmitScope) -> ast.expr:
+    """Return a set, or of one of which this process has shards the length alone."""
+    gradients = syntax.name(scope.names.value(value))
+    maker = next(each for each in scope.function.instructions if value in each.defines)
+    if not isinstance(maker, Transform) or not (maker.is_sharded or maker.function.name in SHARDING):
+        return read_values(gradients, instruction)
+    length = syntax.call("shards.length", gradients, syntax.name(scope.names.joint(maker.models)))
+    return syntax.sequence((length,))
 
 
 def find_first(op: str, function: Function) -> Instruction | None:

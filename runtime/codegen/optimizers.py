@@ -23,6 +23,7 @@ from runtime.codegen.resources import (
 )
 from runtime.codegen.scheduled_numbers import find_numbers
 from runtime.codegen.scope import number
+from runtime.codegen.shards import named_parameters
 
 MAKERS: Mapping[str, str] = {"step": "step_decay", "join": "joined"}
 """Schedules whose maker has another name in the library."""
@@ -115,12 +116,10 @@ def _penalty(penalty: Penalty, instruction: Transform, names: Names) -> ast.expr
     return syntax.call("Penalty", part, syntax.call("places", part, syntax.name(whole)), **options)
 
 
-def frozen_global(model: ModelDecl, names: Names, dialect: Dialect) -> Global:
+def frozen_global(model: ModelDecl, context: EmitContext) -> Global:
     """Return ``net_frozen = matching(net.named_parameters(), "^0")``."""
-    variable = syntax.name(names.model(model.name))
-    patterns = (syntax.constant(each) for each in model.frozen)
-    value = syntax.call("matching", dialect.named(model, variable), *patterns)
-    return Global(name=names.frozen(model.name), value=value, comment="never stepped")
+    value = _match(model, model.frozen, context)
+    return Global(name=context.names.frozen(model.name), value=value, comment="never stepped")
 
 
 def grouped_parameters(optimizer: OptimizerDecl, context: EmitContext) -> ast.expr | None:
@@ -151,7 +150,9 @@ def has_groups(optimizer: OptimizerDecl) -> bool:
 
 def _match(model: ModelDecl, patterns: tuple[str, ...], context: EmitContext) -> ast.expr:
     """Return ``matching(net.named_parameters(), "bias$")``."""
-    named = context.dialect.named(model, syntax.name(context.names.model(model.name)))
+    variable = syntax.name(context.names.model(model.name))
+    is_sharded = context.program.is_sharded
+    named = named_parameters(model, context.names) if is_sharded else context.dialect.named(model, variable)
     return syntax.call("matching", named, *map(syntax.constant, patterns))
 
 

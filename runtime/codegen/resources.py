@@ -231,7 +231,7 @@ FIXED = (
     "AVERAGES", "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
     "batch_size", "build", "clock", "committed", "copy", "dataset", "device", "dtype", "end_epoch", "fired",
     "gates", "given", "loss_scale", "made", "make_models", "metric", "mode", "model", "models", "name",
-    "number", "outputs", "random", "replicas", "seed", "step", "step_dtype", "verdicts",
+    "number", "outputs", "random", "replicas", "seed", "shards", "step", "step_dtype", "verdicts",
 )  # fmt: skip
 """Identifiers that every emitted module uses itself."""
 NameRequest = tuple[str, str, str]

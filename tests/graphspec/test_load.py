@@ -120,7 +120,7 @@ def test_an_empty_spec_misses_its_name_and_ops(find):
         ("seed: «1.5»", "GS041"),
         ("rng: «fast»", "GS043"),
         ("precision: «float8»", "GS043"),
-        ("parallel: {kind: «sharded»}", "GS045"),
+        ("parallel: {kind: «divided»}", "GS043"),
         ("parallel: {kind: replicated, reduce: «sum»}", "GS045"),
         ("parallel: {kind: replicated, «bucket_mb»: 25}", "GS040"),
         ("micro_batches: «0»", "GS044"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -140,6 +141,36 @@ ops:
   loss: {loss: mse, inputs: [b, y]}
   step: {update: one, loss: loss}
 """
+VARIED = """
+inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 2]}}
+models:
+  net:
+    layers: [{linear: 5}, layer_norm, tanh, {linear: 5}, tanh, {linear: 2}]
+    optimizer: {name: adam, lr: 0.05}
+    groups: [{match: "^0", frozen: true}, {match: "^5[.]bias$", lr_scale: 2.0}, {match: "^3", frozen: {until: 2}}]
+    regularizer: {l2: 0.1, match: weight}
+  factor: {parameter: {shape: [], init: ones}, optimizer: {name: rmsprop, lr: 0.05}}
+  shift:
+    parameter: {shape: [3], init: zeros}
+    optimizer: {name: schedule_free_adamw, lr: 0.05}
+    constraint: {clip: [0, 1]}
+  copied: {like: net}
+  teacher: {like: net}
+ops:
+  raw: {forward: net, inputs: x, checkpoint: true}
+  times: {forward: factor}
+  plus: {forward: shift}
+  level: {call: mean, inputs: plus}
+  scaled: {call: mul, inputs: [raw, times]}
+  out: {call: add, inputs: [scaled, level]}
+  fit: {loss: mse, inputs: [out, y]}
+  taught: {forward: teacher, inputs: x}
+  agree: {loss: mse, inputs: [out, taught]}
+  loss: {call: add, inputs: [fit, agree]}
+  step: {update: [net, factor, shift], loss: loss, clip: {norm: 0.2, per: parameter}}
+  keep: {copy: net, into: copied, every: 2}
+  follow: {ema: net, into: teacher, decay: 0.8, match: weight}
+"""
 NORMED = (
     """
 inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 2]}}
@@ -168,7 +199,7 @@ class Case:
     overflow: int = -1
     """The step in which the last row of the batch is infinite."""
     eval: bool = False
-    parallel: str = "parallel: {kind: replicated}"
+    buffers: str = "rank0"
 
 
 SCALE = "precision: {loss_scale: dynamic}"
@@ -195,23 +226,41 @@ CASES: Mapping[str, Case] = {
     ),
     "surgery": Case(FIT + SURGERY),
     "twice": Case(TIED),
+    "varied": Case(VARIED),
 }
 """Cases in which replicas have the numbers of one process."""
 ALONE: Mapping[str, Case] = {
-    **{
-        how: Case(NORMED, parallel=f"parallel: {{kind: replicated, buffers: {how}}}")
-        for how in ("rank0", "mean", "local")
-    },
+    **{how: Case(NORMED, buffers=how) for how in ("rank0", "mean", "local")},
     "dropping": Case(DROPPING),
 }
 """Cases in which replicas differ from one process."""
-RUNS = ((2, 5, (*CASES, *ALONE)), (4, 7, ("dcgan", "penalty", "everything", "counted over steps", "dropped")))
-"""(processes, rows of the batch, names of cases)."""
+SOME = ("dcgan", "penalty", "everything", "counted over steps", "dropped")
 
 
-def make_step(case: Case, *, replicated: bool) -> Step:
-    """Return the step of a case on the CPU, in float64."""
-    parallel = case.parallel if replicated else ""
+@dataclass(frozen=True)
+class Run:
+    """Some cases that several processes train: how they share the weights, their number, the rows of a batch."""
+
+    kind: str
+    world: int
+    rows: int
+    names: tuple[str, ...]
+
+    def path(self, folder: Path, name: str, rank: int) -> Path:
+        """Return the file with what a process found in a case."""
+        return folder / f"{name}.{self.kind}.{self.world}.{rank}.npz"
+
+
+REPLICATED = Run("replicated", 2, 5, (*CASES, *ALONE))
+SHARDED = Run("sharded", 2, 5, (*SOME, "cyclegan in parts", "scaled", "surgery", "twice", "varied"))
+RUNS = (REPLICATED, Run("replicated", 4, 7, SOME), SHARDED)
+LONG_RUNS = (Run("sharded", 2, 6, (*CASES,)), Run("sharded", 4, 7, (*CASES,)))
+"""Runs of the long set."""
+
+
+def make_step(case: Case, kind: str = "none") -> Step:
+    """Return the step of a case on the CPU, in float64, as one of processes that share it in some way."""
+    parallel = f"parallel: {{kind: {kind}, buffers: {case.buffers}}}"
     text = "\n".join(("graphspec: 1", "name: case", case.head, parallel, case.text))
     return build(compile_step(load(text)), device="cpu", dtype="float64")
 

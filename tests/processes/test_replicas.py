@@ -14,7 +14,22 @@ import pytest
 from compiler import compile_step
 from compiler.ir.instructions import Forward, Gradient, Start
 from graphspec import SpecError, load
-from tests.processes.cases import ALONE, CASES, RUNS, STEPS, draw, make_step, train
+from tests.processes.cases import (
+    ALONE,
+    CASES,
+    EVERYTHING,
+    FIT,
+    PENALTY,
+    PLAIN,
+    REPLICATED,
+    RUNS,
+    STEPS,
+    SURGERY,
+    Run,
+    draw,
+    make_step,
+    train,
+)
 
 pytestmark = pytest.mark.xdist_group("replicas")  # one worker starts the processes
 
@@ -30,22 +45,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def found(folder: Path, name: str, world: int) -> list[dict[str, np.ndarray]]:
+def found(folder: Path, name: str, run: Run = REPLICATED) -> list[dict[str, np.ndarray]]:
     """Return what each process found in a case."""
-    return [dict(np.load(folder / f"{name}.{world}.{rank}.npz")) for rank in range(world)]
+    return [dict(np.load(run.path(folder, name, rank))) for rank in range(run.world)]
 
 
 @cache
 def alone(name: str, rows: int) -> dict[str, np.ndarray]:
     """Return what one process finds on all rows."""
-    return dict(train(CASES[name], make_step(CASES[name], replicated=False), rows))
+    return dict(train(CASES[name], make_step(CASES[name]), rows))
 
 
 @pytest.mark.parametrize(
-    ("world", "rows", "name"), [(*run[:2], name) for run in RUNS for name in run[2] if name in CASES]
+    ("run", "name"),
+    [
+        pytest.param(run, name, id=f"{run.kind} {run.world} {name}")
+        for run in RUNS
+        for name in run.names
+        if name in CASES
+    ],
 )
-def test_replicas_have_the_numbers_of_one_process(folder: Path, world: int, rows: int, name: str) -> None:
-    whole, parts = alone(name, rows), found(folder, name, world)
+def test_processes_have_the_numbers_of_one(folder: Path, run: Run, name: str) -> None:
+    whole, parts = alone(name, run.rows), found(folder, name, run)
     assert all(part.keys() == whole.keys() for part in parts)
     for key, value in whole.items():
         for part in parts:
@@ -53,24 +74,24 @@ def test_replicas_have_the_numbers_of_one_process(folder: Path, world: int, rows
 
 
 def test_weights_are_equal_bit_for_bit(folder: Path) -> None:
-    for world, _, names in RUNS:
-        for name in names:
-            first, *others = found(folder, name, world)
+    for run in RUNS:
+        for name in run.names:
+            first, *others = found(folder, name, run)
             keys = [key for key in first if key.startswith("models.") and ".running_" not in key]
             assert all((first[key] == other[key]).all() for other in others for key in keys)
 
 
 def test_one_process_without_a_group_is_the_only_replica() -> None:
     case = CASES["everything in parts"]
-    one, other = (dict(train(case, make_step(case, replicated=each), 5)) for each in (False, True))
-    assert all(np.abs(one[key] - other[key]).max(initial=0) < 1e-12 for key in one)
+    one, *others = (dict(train(case, make_step(case, each), 5)) for each in ("none", "replicated", "sharded"))
+    assert all(np.abs(one[key] - other[key]).max(initial=0) < 1e-12 for other in others for key in one)
 
 
 @pytest.mark.parametrize("how", ["rank0", "mean", "local"])
 def test_buffers_are_those_of_the_first_the_mean_or_ones_own(folder: Path, how: str) -> None:
-    parts, running = found(folder, how, 2), [np.zeros(4), np.zeros(4)]
+    parts, running = found(folder, how), [np.zeros(4), np.zeros(4)]
     for number in range(STEPS):
-        x = draw(ALONE[how], make_step(ALONE[how], replicated=False), 5, number)["x"]
+        x = draw(ALONE[how], make_step(ALONE[how]), 5, number)["x"]
         # momentum 0.1, as PyTorch has it
         running = [0.9 * old + 0.1 * own.mean(0) for old, own in zip(running, np.array_split(x, 2), strict=True)]
         if how != "local":
@@ -82,12 +103,12 @@ def test_buffers_are_those_of_the_first_the_mean_or_ones_own(folder: Path, how: 
 
 def test_dropout_draws_other_numbers_on_every_replica(folder: Path) -> None:
     case = ALONE["dropping"]
-    step = make_step(case, replicated=False)
+    step = make_step(case)
     rows = np.array_split(draw(case, step, 5, 0)["x"], 2)
     first = [np.asarray(step({"x": rows[0]})["out"])]
-    outputs = found(folder, "dropping", 2)[0]["out 0"]
+    outputs = found(folder, "dropping")[0]["out 0"]
     np.testing.assert_allclose(outputs[:3], first[0], rtol=0, atol=1e-12)  # the first draws as one process does
-    step = make_step(case, replicated=False)
+    step = make_step(case)
     assert np.abs(outputs[3:] - np.asarray(step({"x": rows[1]})["out"])).min() > 1e-6
 
 
@@ -115,7 +136,7 @@ def test_what_couples_rows_is_named() -> None:
 
 def list_messages(name: str) -> dict[str, tuple[str, list[str]]]:
     """Return what each message of a case's longest step sends, and the models that run and differentiate meanwhile."""
-    functions = make_step(CASES[name], replicated=True).plan.program.mode("train").functions
+    functions = make_step(CASES[name], "replicated").plan.program.mode("train").functions
     instructions = max((function.instructions for function in functions), key=len)
     found: dict[str, tuple[str, list[str]]] = {}
     for at, start in enumerate(instructions):
@@ -148,10 +169,54 @@ def test_values_leave_together_and_others_work_meanwhile() -> None:
     }
 
 
-@pytest.mark.parametrize("backend", ["tensorflow"])
-def test_other_backends_refuse_replicas(backend: str) -> None:
-    with pytest.raises(SpecError, match="E-REPLICAS"):
-        compile_step(load(COUPLED), backend)
+def test_the_plan_shows_shards_and_what_stays_gathered() -> None:
+    head = "graphspec: 1\nname: shown\nparallel: {kind: sharded}\n"
+    text = compile_step(load(head + FIT + SURGERY)).text()
+    assert [text.count(each) for each in ("reduce_set(", "scatter_set(", "cut_set(")] == [2, 0, 1]  # pcgrad mixes sets
+    text = compile_step(load(head + FIT + EVERYTHING)).text()
+    assert [text.count(each) for each in ("reduce_set(", "scatter_set(", "cut_set(")] == [0, 1, 0]
+    assert "GATHER" not in text
+    text = compile_step(load(head + PENALTY)).text()
+    assert "the weights of critic stay gathered after forward score: gradient step runs through its gradient" in text
+
+
+SHARDED = """
+graphspec: 1
+name: refused
+parallel: {kind: sharded}
+inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 5}, tanh, {linear: 2}], optimizer: sgd}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("optimizer: sgd", "optimizer: lamb", "'lamb' reads whole parameters"),
+        ("optimizer: sgd", "optimizer: {class: 'zoo:Own'}", "'zoo:Own' may read whole parameters"),
+        ("optimizer: sgd", "optimizer: sgd, constraint: {max_norm: 1.0}", "'step' makes weights satisfy `max_norm`"),
+        ("optimizer: sgd", "optimizer: sgd, regularizer: 'zoo:own'", r"adds a penalty \(zoo:own\)"),
+        (
+            "loss: loss}",
+            "loss: loss, clip: {agc: 0.01}}",
+            r"'step' compares gradients with whole weights \(`clip_agc`\)",
+        ),
+        ("inputs: x}", "inputs: x, snapshot: true}", "'out' runs on a copy of the weights of 'net'"),
+    ],
+)
+def test_what_needs_whole_weights_is_refused(old: str, new: str, message: str) -> None:
+    text = SHARDED + PLAIN
+    assert old in text
+    compile_step(load(text))
+    with pytest.raises(SpecError, match=f"E-REPLICAS.*{message}, of which a process keeps a shard"):
+        compile_step(load(text.replace(old, new)))
+
+
+@pytest.mark.parametrize(("text", "what"), [(COUPLED, "replicas"), (SHARDED + PLAIN, "shards")])
+def test_other_backends_refuse_processes(text: str, what: str) -> None:
+    with pytest.raises(SpecError, match=f"E-REPLICAS.*{what} are not built for the backend 'tensorflow'") as raised:
+        compile_step(load(text), "tensorflow")
+    assert "choose the backend 'torch'" in (raised.value.diagnostics[0].help or "")
 
 
 TABLE = """
@@ -174,6 +239,6 @@ def test_tables_with_sparse_gradients_are_refused() -> None:
 
 def test_a_process_with_fewer_rows_than_micro_batches_is_named() -> None:
     case = CASES["everything in parts"]
-    step = make_step(case, replicated=True)
+    step = make_step(case, "replicated")
     with pytest.raises(Exception, match="rank 0 has 1 rows of the batch, and needs 2 or more"):
         step(draw(case, step, 1, 0))

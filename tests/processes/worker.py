@@ -5,36 +5,37 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch.distributed as dist
 
-from tests.processes.cases import ALONE, CASES, RUNS, make_step, train
+from tests.processes.cases import ALONE, CASES, RUNS, Run, make_step, train
 
 
-def run(rank: int, world: int, rows: int, names: tuple[str, ...], folder: Path) -> None:
-    """Train some cases as one of several processes."""
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet.{world}", rank=rank, world_size=world)
-    for name in names:
+def work(run: Run, rank: int, folder: Path) -> None:
+    """Train the cases of a run as one of its processes."""
+    meet = f"file://{folder}/meet.{run.kind}.{run.world}"
+    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=run.world)
+    for name in run.names:
         case = {**CASES, **ALONE}[name]
-        step = make_step(case, replicated=True)
-        found = dict(train(case, step, rows, rank, world))
-        np.savez(folder / f"{name}.{world}.{rank}.npz", allow_pickle=False, **found)
+        found = dict(train(case, make_step(case, run.kind), run.rows, rank, run.world))
+        np.savez(run.path(folder, name, rank), allow_pickle=False, **found)
     dist.destroy_process_group()
 
 
-def main(folder: Path) -> int:
-    """Fork the processes of every run: all share one import of PyTorch. Return whether one failed."""
+def main(folder: Path, runs: Sequence[Run] = RUNS) -> int:
+    """Fork the processes of every run: all share one import of PyTorch. Return how many failed."""
     failed = 0
-    for world, rows, names in RUNS:
+    for run in runs:
         children: list[int] = []
-        for rank in range(world):
+        for rank in range(run.world):
             if child := os.fork():
                 children.append(child)
                 continue
             try:
-                run(rank, world, rows, names, folder)
+                work(run, rank, folder)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)

@@ -42,6 +42,8 @@ class Forward(InstructionBase):
     """Record for differentiation. Where False the call runs without a graph (no_grad)."""
     frozen: bool = False
     """The graph is needed, but no gradient of the model's own weights."""
+    kept: bool = False
+    """The weights of a sharded model stay gathered after it."""
     snapshot: Literal["none", "buffers", "all"] = "none"
     """Run on clones of the buffers, or of weights and buffers, so that later writes need not wait."""
     checkpoint: bool = False

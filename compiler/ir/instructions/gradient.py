@@ -180,6 +180,8 @@ class Transform(InstructionBase):
     """``regularize`` adds nothing where this holds: an earlier update of the model is applied, and adds them."""
     frozen: Frozen = ()
     """``require``, ``fill`` and ``regularize`` leave alone that these parameters, frozen for now, have no gradient."""
+    is_sharded: bool = False
+    """It acts on the shards of sets: the parts that belong to the weights that this process keeps."""
 
     FIELDS: ClassVar[Fields] = {
         "function": str,

@@ -48,6 +48,32 @@ class StoredTensor(Stored):
 
 @final
 @dataclass(frozen=True, slots=True)
+class StoredShard(Stored):
+    """This process's rows of a parameter, or of a slot of it, as an item of state: the array has those of all."""
+
+    own: torch.Tensor
+    parameter: torch.Tensor
+    shards: Any
+
+    def describe(self) -> tuple[tuple[int, ...], str]:
+        """Return shape and type of the array that it becomes."""
+        (whole,) = self.shards.whole([self.parameter])
+        return describe_array(torch.empty_like(whole, dtype=self.own.dtype, device="meta"))
+
+    def read(self) -> Array:
+        """Return a copy on the host, which all processes make together."""
+        return to_array(self.shards.gather(self.own, self.parameter))
+
+    def write(self, array: Array) -> None:
+        """Copy the rows of this process out of an array."""
+        (whole,) = self.shards.whole([self.parameter])
+        taken = torch.empty_like(whole, dtype=self.own.dtype, device="cpu")
+        copy_array(taken, array)
+        self.own.detach().copy_(self.shards.take(taken, self.parameter))
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class StoredState(Stored):
     """A declared state as an item of state; it is replaced, because its readers may hold the tensor."""
 
@@ -71,15 +97,18 @@ class StoredState(Stored):
 
 def slot_tensors(
     cell: str, optimizer: Any, names: Mapping[int, str], applied: int
-) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the slots of an optimizer of the library that are not derived from how often it was applied."""
+) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """Yield the slots of an optimizer of the library that are not derived from how often it was applied.
+
+    Each comes with its parameter, after its name.
+    """
     named = name_slots(optimizer.parameters, names)
     for slot, values in optimizer.slots.items():
         if slot == STEP or (slot == MOMENTUM and not optimizer.inside and not applied):
             continue
         for name, parameter, value in zip(named, optimizer.parameters, values, strict=True):
             like = torch.empty_like(parameter, device="meta") if value is None else value
-            yield f"optimizers.{cell}.{slot}.{name}", like
+            yield f"optimizers.{cell}.{slot}.{name}", parameter, like
 
 
 def window_items(windows: Mapping[str, Any], names: Mapping[int, str], replicas: Any = None) -> Iterator[Item]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -268,9 +269,9 @@ class _Attempt:
         self.loaded.names["make_models"] = lambda *arguments: models
         if self.fake and not all(each.function.builtin for _, each in find_metrics(self.trial.program)):
             self.loaded.names["running"] = stand_in(self.loaded.names["running"])
+        if "Replicas" in self.loaded.names:  # others need not try it at the same time
+            self.loaded.names["Replicas"] = partial(self.loaded.names["Replicas"], alone=True)
         self.loaded.call("build", 0, self.trial.setting.device, self.trial.setting.dtype)
-        if "replicas" in self.loaded.names:  # others need not try it at the same time
-            self.loaded.names["replicas"].leave()
         if self.fake and "verdicts" in self.loaded.names:  # fake tensors have no values: assume that all are finite
             self.loaded.names["verdicts"].ask = lambda flags: [True] * len(flags)
 

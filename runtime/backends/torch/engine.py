@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from operator import attrgetter
@@ -17,6 +17,7 @@ from graphspec.declare.graph import GraphSpec
 from runtime.backends.torch import tensors
 from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.backends.torch.contents import (
+    StoredShard,
     StoredState,
     StoredTensor,
     extra_items,
@@ -35,9 +36,12 @@ from runtime.backends.torch.export import ProgramPacker, pack_model
 from runtime.backends.torch.optimizer import TorchOptimizer
 from runtime.backends.torch.statistics import recomputing
 from runtime.backends.torch.wrapped import WrappedState
+from runtime.codegen.shards import SHARDS
 from runtime.engine.backend import PackedModel, PackedProgram, Signature
 from runtime.engine.contents import (
+    STEP,
     Contents,
+    Stored,
     applied_item,
     average_items,
     clock_items,
@@ -78,7 +82,7 @@ class TorchEngine(ModuleEngine):
     def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting, late_check: Check | None) -> TorchEngine:
         """Return the engine of a built module; it counts steps itself where nothing in it depends on their number."""
         optimizers, models, program = loaded.names["OPTIMIZERS"], loaded.names["MODELS"], loaded.program
-        names = find_names({name: model.named_parameters() for name, model in models.items()})
+        names = find_names(find_own(loaded))
         shells = {each.name: optimizers[each.name] for each in program.optimizers if not _is_direct(each)}
         own = [each.name for each in program.models if each.trained and each.kind == "class"]
         flagged = {(name, key): each for name in own for key, each in models[name].named_parameters()}
@@ -90,7 +94,8 @@ class TorchEngine(ModuleEngine):
             late_check=late_check,
             clock=loaded.names.get("clock") or Clock(),
             wrapped={
-                cell: WrappedState.of(shell, name_slots(shell.parameters, names)) for cell, shell in shells.items()
+                cell: WrappedState.of(shell, name_slots(shell.parameters, names), loaded.names.get(SHARDS))
+                for cell, shell in shells.items()
             },
             flags=Flags.of(program, spec, flagged, attrgetter("requires_grad")),
             step=loaded.names["step"],
@@ -109,7 +114,11 @@ class TorchEngine(ModuleEngine):
 
     def names(self) -> dict[int, str]:
         """Return the name of every parameter, by its id."""
-        return find_names({name: model.named_parameters() for name, model in self.models.items()})
+        own, shards = find_own(self.loaded), self.loaded.names.get(SHARDS)
+        if shards is None:
+            return find_names(own)
+        wholes = {model: [(name, *shards.whole([each])) for name, each in found] for model, found in own.items()}
+        return find_names(own) | find_names(wholes)
 
     # Called for every input of every step, so it is not wrapped in a method.
     fingerprint = staticmethod(tensors.fingerprint)
@@ -146,10 +155,10 @@ class TorchEngine(ModuleEngine):
             given=dict(verdicts.given),
             committed=dict(verdicts.committed),
             places={
-                update: next(
-                    at for at, each in enumerate(gradients) if each is not None and not bool(each.isfinite().all())
-                )
+                update: at
                 for update, gradients in verdicts.nonfinite.items()
+                for at in (find_nonfinite(gradients),)
+                if at is not None  # of several processes, another may have it
             },
             scale_before=None if scale is None else scale.before,
             scale_after=None if scale is None else scale.scale,
@@ -175,8 +184,11 @@ class TorchEngine(ModuleEngine):
     def contents(self, applied: Mapping[str, int]) -> Contents:
         """Return all that training changes; ``applied`` says how often the optimizers are to be applied."""
         modes, names = self.loaded.program.modes, self.names()
-        named = {model: [*each.named_parameters(), *each.named_buffers()] for model, each in self.models.items()}
+        own, shards = find_own(self.loaded), self.loaded.names.get(SHARDS)
+        weights = dict(name_tensors(own))
+        named = {model: [*own[model], *each.named_buffers()] for model, each in self.models.items()}
         tensors = dict(name_tensors(named))
+        parameters = dict(weights)  # whose shards they are, or belong to
         items = [
             *clock_items(modes, self.clock, self.gates),
             *extra_items(self.models),
@@ -189,10 +201,16 @@ class TorchEngine(ModuleEngine):
             optimizer = self.loaded.names["OPTIMIZERS"][decl.name]
             items.append(applied_item(decl.name, optimizer, set_applied))
             if _is_direct(decl):
-                tensors.update(slot_tensors(decl.name, optimizer, names, applied.get(decl.name, 0)))
+                for name, parameter, slot in slot_tensors(decl.name, optimizer, names, applied.get(decl.name, 0)):
+                    tensors[name], parameters[name] = slot, parameter
             else:
                 items.extend(wrapped_items(decl.name, self.wrapped[decl.name]))
-        stored = {name: StoredTensor(each) for name, each in tensors.items()}
+        stored: dict[str, Stored] = {
+            name: StoredTensor(each)
+            if shards is None or name not in parameters or each.shape != parameters[name].shape
+            else StoredShard(each, parameters[name], shards)
+            for name, each in tensors.items()
+        }
         held = {f"state.{name}": StoredState(self.states, name) for name in self.states}
         return Contents(tensors={**stored, **held}, items=tuple(items))
 
@@ -207,26 +225,37 @@ class TorchEngine(ModuleEngine):
     def tensors(self) -> dict[str, object]:
         """Return weights, buffers, optimizer slots and declared states by name."""
         found: dict[str, object] = {f"state.{name}": each for name, each in self.states.items()}
-        for model, module in self.models.items():
-            for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        shards = self.loaded.names.get(SHARDS)
+
+        def whole(tensor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+            """Return a tensor of a parameter, gathered where processes have shards of it."""
+            return tensor if shards is None else shards.gather(tensor, parameter)
+
+        for model, parameters in find_own(self.loaded).items():
+            for name, tensor in parameters:
+                found[f"models.{model}.{name}"] = whole(tensor.detach(), tensor)
+            for name, tensor in self.models[model].named_buffers():
                 found[f"models.{model}.{name}"] = tensor.detach()
         names = self.names()
         for cell, optimizer in self.loaded.names["OPTIMIZERS"].items():
             named = name_slots(optimizer.parameters, names)
             for slot, values in optimizer.slots.items():
                 found |= {
-                    f"optimizers.{cell}.{slot}.{name}": value
-                    for name, value in zip(named, values, strict=True)
+                    f"optimizers.{cell}.{slot}.{name}": whole(value, parameter) if slot != STEP else value
+                    for name, parameter, value in zip(named, optimizer.parameters, values, strict=True)
                     if isinstance(value, torch.Tensor)
                 }
         return found
 
     def lend(self, model: str, average: str, *, buffers: bool) -> Callable[[], None]:
-        """Let the tensors of a model be those of its average in memory; nothing is copied."""
+        """Let the tensors of a model be those of its average in memory; nothing is copied, but for shards."""
+        parameters = find_own(self.loaded)
         own, others = (
-            [*each.parameters(), *(each.buffers() if buffers else ())]
-            for each in (self.models[model], self.models[average])
+            [*(tensor for _, tensor in parameters[each]), *(self.models[each].buffers() if buffers else ())]
+            for each in (model, average)
         )
+        if self.loaded.names.get(SHARDS) is not None:
+            return _exchange(own, others)
         kept = [tensor.data for tensor in own]
         for tensor, other in zip(own, others, strict=True):
             tensor.data = other.data
@@ -282,6 +311,34 @@ class TorchEngine(ModuleEngine):
     def numpy(self, value: object) -> npt.NDArray[np.generic]:
         """Return a copy of a tensor on the host."""
         return tensors.to_numpy(value)
+
+
+def find_nonfinite(gradients: Sequence[torch.Tensor | None]) -> int | None:
+    """Return the place of the first gradient that is not finite, None where all are."""
+    found = (at for at, each in enumerate(gradients) if each is not None and not bool(each.isfinite().all()))
+    return next(found, None)
+
+
+def find_own(loaded: Loaded) -> dict[str, list[tuple[str, torch.Tensor]]]:
+    """Return the parameters of every model by name: of those that processes divide, the shards of this one."""
+    shards = loaded.names.get(SHARDS)
+    return {
+        name: [*model.named_parameters()] if shards is None else shards.named(model)
+        for name, model in loaded.names["MODELS"].items()
+    }
+
+
+def _exchange(own: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> Callable[[], None]:
+    """Copy the values of tensors into others, whose memory FSDP2 holds; return what puts their own back."""
+    kept = [tensor.detach().clone() for tensor in own]
+
+    def copy(values: Sequence[torch.Tensor]) -> None:
+        """Copy values into the tensors."""
+        for tensor, value in zip(own, values, strict=True):
+            tensor.detach().copy_(value.detach())
+
+    copy(others)
+    return lambda: copy(kept)
 
 
 def _is_direct(decl: OptimizerDecl) -> bool:

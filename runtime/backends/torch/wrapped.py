@@ -33,9 +33,11 @@ class WrappedState:
     groups: tuple[Mapping[str, Any], ...]
     host: Sequence[str] | None = None
     """The slots that stay on the host, where the restored state says so."""
+    shards: Any = None
+    """The register of the shards that the parameters are; None where they are whole."""
 
     @classmethod
-    def of(cls, shell: Any, names: Sequence[str]) -> WrappedState:
+    def of(cls, shell: Any, names: Sequence[str], shards: Any = None) -> WrappedState:
         """Return the wrapper of an optimizer that was just made."""
         groups = tuple(copy.deepcopy(_options(group)) for group in shell.optimizer.param_groups)
         return cls(
@@ -44,6 +46,7 @@ class WrappedState:
             changes=tuple(each for _, each in getattr(shell, "shares", ())) or ({},) * len(groups),
             names=dict(zip(shell.parameters, names, strict=True)),
             groups=groups,
+            shards=shards,
         )
 
     def slots(self) -> dict[str, dict[str, Any]]:
@@ -51,6 +54,8 @@ class WrappedState:
         found: dict[str, dict[str, Any]] = {}
         for parameter, name in self.names.items():
             for slot, value in self.optimizer.state.get(parameter, {}).items():
+                if self.shards is not None and isinstance(value, torch.Tensor):
+                    value = self.shards.gather(value, parameter)
                 found.setdefault(slot, {})[name] = encode(value)
         return found
 
@@ -65,7 +70,10 @@ class WrappedState:
             for slot, values in slots.items():
                 if name in values:
                     device = torch.device("cpu") if slot in hosted else parameter.device
-                    self.optimizer.state[parameter][slot] = decode(values[name], device)
+                    value = decode(values[name], device)
+                    if self.shards is not None and isinstance(value, torch.Tensor) and value.ndim:
+                        value = self.shards.take(value, parameter).clone()
+                    self.optimizer.state[parameter][slot] = value
 
     def habits(self) -> dict[str, Any]:
         """Return the rest: changes of the groups by steps, state that belongs to no parameter, slots on the host."""

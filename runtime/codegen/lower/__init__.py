@@ -42,6 +42,7 @@ from runtime.codegen.lower.transform import lower_transform
 from runtime.codegen.lower.writes import lower_apply, lower_assign, lower_blend
 from runtime.codegen.resources import find_written_buffers
 from runtime.codegen.scope import hold, line_of, number, with_notes
+from runtime.codegen.shards import release_kept
 from runtime.codegen.text import Line
 
 Kind = TypeVar("Kind", bound=InstructionBase)
@@ -87,7 +88,7 @@ def _lower_emit(instruction: Emit, scope: EmitScope) -> Lowered:
         use = syntax.name(scope.names.value(value))
         outputs[value] = scope.dialect.output(use) if value in scope.flow.carrying else use
     given = line_of(instruction, syntax.give(syntax.dictionary(outputs)))
-    return Lowered(code=(*_share_buffers(instruction, scope), given))
+    return Lowered(code=(*release_kept(instruction, scope), *_share_buffers(instruction, scope), given))
 
 
 def _share_buffers(instruction: Emit, scope: EmitScope) -> Iterator[Line]:

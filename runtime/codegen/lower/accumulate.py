@@ -14,6 +14,7 @@ from runtime.codegen.lower.row_sets import list_tables
 from runtime.codegen.lower.transform import frozen_places
 from runtime.codegen.resources import find_instructions, find_windows
 from runtime.codegen.scope import line_of, with_notes
+from runtime.codegen.shards import whole
 from runtime.codegen.text import Line
 
 REGISTER = "WINDOWS"
@@ -73,7 +74,7 @@ def window_globals(context: EmitContext) -> Iterator[Global]:
         options |= {"may_miss": syntax.constant(True)} if each.may_miss else {}
         options |= {"guard": syntax.constant(each.guard)} if each.guard != "none" else {}
         options |= {"keeps_before": syntax.constant(True)} if each.window in restored else {}
-        made = syntax.call("Window", syntax.name(parameters), **options)
+        made = syntax.call("Window", whole(syntax.name(parameters), context.program), **options)
         if context.program.has_rows(models):
             made = syntax.call("RowWindow", syntax.name(parameters), list_tables(models, context), **options)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))

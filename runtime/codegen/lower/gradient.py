@@ -10,6 +10,7 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope
 from runtime.codegen.lower.overflow import SCALE
 from runtime.codegen.scope import line_of, operand
+from runtime.codegen.shards import whole
 from runtime.codegen.text import Block, Code, Line
 
 AGAIN = "forwards run again, in whole or in part, whose statistics are written already"
@@ -21,7 +22,10 @@ def find_targets(instruction: Gradient, scope: EmitScope) -> ast.expr:
     if not instruction.models:
         return values[0] if len(values) == 1 else syntax.sequence(values)
     weights = instruction.weights
-    models = syntax.name(scope.names.joint(instruction.models) if weights is None else scope.names.value(weights))
+    if weights is None:
+        models = whole(syntax.name(scope.names.joint(instruction.models)), scope.program)
+    else:
+        models = syntax.name(scope.names.value(weights))
     return syntax.listing([syntax.spread(models), *values]) if values else models
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
+from compiler.batch.shards import LENGTHS
 from compiler.ir.instructions import Accumulate, ApplyPart, Gradient, TakeAccumulated, Transform
 from compiler.ir.value import Plain, Setting
 from runtime.codegen import syntax
@@ -15,6 +16,7 @@ from runtime.codegen.lower.row_sets import over_rows
 from runtime.codegen.optimizers import add_shared, has_groups
 from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import line_of, setting, with_notes
+from runtime.codegen.shards import whole
 
 
 def is_set(value: str, scope: EmitScope) -> bool:
@@ -38,7 +40,13 @@ def close_missing(instruction: Transform, scope: EmitScope) -> ast.expr:
     frozen = frozen_places(instruction, scope)
     if instruction.function.name == "require":
         return syntax.call("required", gradients, *(frozen or [syntax.sequence(())] * bool(others)), *others)
-    return syntax.call("fill_missing", gradients, syntax.name(scope.names.joint(instruction.models)), *frozen)
+    return syntax.call("fill_missing", gradients, _parameters(instruction, scope), *frozen)
+
+
+def _parameters(instruction: Transform, scope: EmitScope) -> ast.expr:
+    """Return the parameters that a transform's gradients belong to, each as large as its gradient."""
+    listed = syntax.name(scope.names.joint(instruction.models))
+    return listed if instruction.is_sharded else whole(listed, scope.program)
 
 
 def frozen_places(instruction: Gradient | Transform | Accumulate, scope: EmitScope) -> list[ast.expr]:
@@ -63,7 +71,7 @@ def unless_applied(instruction: Transform, scope: EmitScope) -> dict[str, ast.ex
 def noise_present(instruction: Transform, scope: EmitScope) -> ast.expr:
     """Return ``noise_present(slopes, net_params, random.normal(...))``: the same draw whichever are present."""
     gradients = syntax.name(scope.names.value(instruction.inputs[0]))
-    parameters = syntax.name(scope.names.joint(instruction.models))
+    parameters = _parameters(instruction, scope)
     drawn = _noise(instruction, parameters, scope)
     return syntax.call("noise_present", gradients, parameters, drawn)
 
@@ -95,6 +103,8 @@ APART: Mapping[str, str] = {"clip_norm": "clip_each", "normalize": "normalize_ea
 """The definitions that take a length over each gradient by itself."""
 NAMED: Mapping[str, str] = {"scale": "scale_set", "noise": "add_noise", "normalize": "normalize_set"}
 """Transforms whose definition has another name, because theirs is taken or too vague."""
+SHARDING: Mapping[str, str] = {"scatter_set": "shards.scatter", "cut_set": "shards.cut"}
+"""Methods of the register of shards that make the shards of a set."""
 DEFAULTS: Mapping[str, Plain] = {"eps": 0.0, "axis": 0}
 """Options that are left out at these values."""
 
@@ -117,8 +127,13 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: EmitScop
         return syntax.sequence(syntax.spread(each) for each in sets)
     if function.name == "reduce_set":
         return await_message(instruction, scope)
+    if function.name in SHARDING:
+        return syntax.call(SHARDING[function.name], *sets, syntax.name(scope.names.joint(instruction.models)))
     if function.name == "share":
         return add_shared(instruction, scope)
+    if instruction.is_sharded and function.name in LENGTHS:
+        path, limits, said = _arrange(function.name, options, scope)
+        return syntax.call(f"shards.{path}", *sets, _parameters(instruction, scope), *limits, **said)
     if instruction.may_miss:
         return _over_missing(instruction, scope)
     if instruction.rows and function.name != "regularize":

@@ -17,6 +17,7 @@ from runtime.codegen.lower.transform import apply_present
 from runtime.codegen.needs import are_tied, follows_buffers
 from runtime.codegen.resources import averaged_keys, chosen_list
 from runtime.codegen.scope import line_of, number, setting, with_notes, write_comment
+from runtime.codegen.shards import release_written
 from runtime.codegen.text import Line
 
 
@@ -36,7 +37,7 @@ def lower_apply(instruction: Apply, scope: EmitScope) -> Lowered:
     lines += [
         line_of(instruction, syntax.perform(_project(each, instruction, scope))) for each in instruction.projections
     ]
-    return Lowered(code=with_notes(instruction, lines))
+    return Lowered(code=with_notes(instruction, (*lines, *release_written(instruction, scope))))
 
 
 def _project(projection: Projection, instruction: Apply, scope: EmitScope) -> ast.expr:
@@ -116,7 +117,11 @@ def lower_blend(instruction: Blend, scope: EmitScope) -> Lowered:
         drawn = [syntax.name("random"), syntax.constant(instruction.op)] if instruction.drawing else []
         writes.append(syntax.call("round_at_random" if drawn else "round_to", lists[0], dtype, *drawn))
     lines = [line_of(instruction, syntax.perform(each)) for each in writes]
-    return Lowered(code=with_notes(instruction, [replace(lines[0], comment=comment), *lines[1:]]))
+    return Lowered(
+        code=with_notes(
+            instruction, [replace(lines[0], comment=comment), *lines[1:], *release_written(instruction, scope)]
+        )
+    )
 
 
 def _follow_buffers(instruction: Blend, decay: ast.expr, scope: EmitScope) -> ast.expr:
@@ -154,7 +159,7 @@ def lower_assign(instruction: Assign, scope: EmitScope) -> Lowered:
     if follows_buffers(instruction, scope.program):
         copied = syntax.call("copy_into", *_buffers(instruction, scope))
         lines.append(line_of(instruction, syntax.perform(copied)))
-    return Lowered(code=with_notes(instruction, lines))
+    return Lowered(code=with_notes(instruction, (*lines, *release_written(instruction, scope))))
 
 
 def _weights(model: str, scope: EmitScope) -> ast.expr:

@@ -90,7 +90,7 @@ FIELDS = (
     check(
         "not_built.yaml",
         {
-            "GS045 3:18": "write",
+            "GS045 3:35": "leave `reduce` out",
             "GS056 10:37": "`optimizer: {name: adam, sparse: lazy}`",
         },
     ),

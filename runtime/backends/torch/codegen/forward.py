@@ -13,6 +13,7 @@ from runtime.codegen.lower.adapt import find_weights
 from runtime.codegen.lower.forward import receive_results, tap_lines
 from runtime.codegen.resources import is_lowered
 from runtime.codegen.scope import keywords, line_of, positional, with_notes
+from runtime.codegen.shards import recorded
 from runtime.codegen.text import Block, Code, Line
 
 
@@ -76,12 +77,14 @@ def _contexts(instruction: Forward, scope: EmitScope) -> list[ast.expr]:
     """Return the contexts of the call."""
     contexts: list[ast.expr] = []
     if _is_frozen(instruction, scope):
-        contexts.append(syntax.call("frozen", syntax.name(scope.names.parameters(instruction.model))))
+        listed = syntax.name(scope.names.parameters(instruction.model))
+        contexts.append(syntax.call("frozen", recorded(listed, scope.program)))
     model = scope.program.model(instruction.model)
     again = is_recomputed(instruction, scope.program)
     frozen = model.frozen and not model.tied and not again  # its weights would not be frozen the second time
     if instruction.graph and frozen and instruction.model in scope.needs.differentiated:
-        contexts.append(syntax.call("frozen", syntax.name(scope.names.frozen(instruction.model))))
+        listed = syntax.name(scope.names.frozen(instruction.model))
+        contexts.append(syntax.call("frozen", recorded(listed, scope.program)))
     if instruction.draws and not _draws_by_layers(instruction, scope):
         contexts.append(syntax.call("random.forked", _key(instruction)))
     return contexts

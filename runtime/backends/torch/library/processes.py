@@ -44,9 +44,9 @@ class Replicas:
     ``rows``: how many rows of the batch each has in this step, by rank.
     """
 
-    def __init__(self, device: torch.device | str) -> None:
+    def __init__(self, device: torch.device | str, *, alone: bool = False) -> None:
         self.device = torch.device(device)
-        is_group = dist.is_available() and dist.is_initialized()
+        is_group = dist.is_available() and dist.is_initialized() and not alone
         self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if is_group else (0, 1)
         self.rows = [0] * self.count
 

@@ -45,9 +45,11 @@ class Verdicts:
         self.seen[update] = tuple(gradients), finite
         return finite
 
-    def check_own(self, update: str, *sets: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    def check_own(
+        self, update: str, *sets: Sequence[torch.Tensor | None], filled: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Return whether the gradients are finite that this replica has; the verdict is that of all."""
-        finite = self.check_finite(update, *sets)
+        finite = self.check_finite(update, *sets, filled=filled)
         self.own[update], _ = self.seen.pop(update)
         return finite
 
