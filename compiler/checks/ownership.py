@@ -118,12 +118,16 @@ def check_buffer_policy(graph: ModeGraph) -> Iterator[Diagnostic]:
 
     It is a warning as long as a class is only assumed to have buffers: `build` inspects the class and decides.
     """
+    calls: dict[str, list[Forward]] = {}
+    for node in graph.nodes.values():
+        if isinstance(node, Forward):
+            calls.setdefault(node.model, []).append(node)
     for name, op in graph.spec.ops.items():
         if not isinstance(op, EmaOp):
             continue
         source, target = graph.models[op.ema], graph.models[op.target(name)]
         policy = op.buffer_policy or target.policy or source.policy
-        forwards = [node for node in graph.nodes.values() if isinstance(node, Forward) and node.model == target.name]
+        forwards = calls.get(target.name, [])
         trained = next((node.op for node in forwards if node.train), None)
         if op.use.recompute_buffers is not None:
             yield from _check_recomputed(graph, name, op, policy, forwards)

@@ -23,9 +23,10 @@ def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> I
     A class may always do something else in evaluation; of two that are tied, only those with buffers or draws are held
     to share what does.
     """
-    shadows = spec.shadows()
+    shadows, place = spec.shadows(), {name: index for index, name in enumerate(graph.nodes)}
     for gradient, path in graph.paths.items() if table.holds_modes else ():
-        recomputed = [node for name, node in graph.nodes.items() if name in path.nodes and is_recomputed(node)]
+        again = [name for name in path.nodes if is_recomputed(graph.nodes[name])]
+        recomputed = [graph.nodes[name] for name in sorted(again, key=place.__getitem__)]
         forwards = [node for node in recomputed if isinstance(node, Forward)]
         found: dict[tuple[str, ...], tuple[str, str]] = {}  # ops in training and in evaluation, once for their models
         for one, other in product(forwards, repeat=2):

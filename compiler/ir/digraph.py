@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 
 def find_cycles(edges: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
@@ -29,33 +30,133 @@ def find_cycles(edges: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]
     return tuple(_shortest_return(successors, start) for start in starts)
 
 
+Bits: TypeAlias = tuple[int, int]
+"""A set of numbers: the least that it may hold, and its members counted from there, as the bits of an integer."""
+NOTHING: Bits = (0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Causality:
-    """The transitive closure of an acyclic graph, as one integer bitset per node."""
+    """Which nodes of an acyclic graph come before which: for every node the marked ones before it, as a bitset.
 
-    bits: Mapping[str, int]
-    masks: Mapping[str, int]
+    The marked nodes are numbered in a topological order, and a bitset begins at its least member, so that a node whose
+    past is near has a small one.
+    """
+
+    places: Mapping[str, int]
+    """The number of every marked node."""
+    pasts: Mapping[str, Bits]
 
     def precedes(self, before: str, after: str) -> bool:
-        """Return whether ``before`` comes before ``after`` in every order."""
-        return bool(self.masks[after] & self.bits[before])
+        """Return whether ``before``, which is marked, comes before ``after`` in every order."""
+        base, bits = self.pasts[after]
+        place = self.places[before] - base
+        return place >= 0 and bool(bits >> place & 1)
 
     def past(self, node: str, among: Iterable[str]) -> tuple[str, ...]:
-        """Return those of ``among`` that come before ``node``, in their order."""
-        mask = self.masks[node]
-        return tuple(name for name in among if mask & self.bits[name])
+        """Return those of ``among``, which are marked, that come before ``node``, in their order."""
+        return tuple(name for name in among if self.precedes(name, node))
+
+    def collect(self, names: Iterable[str]) -> Bits:
+        """Return some marked nodes as a bitset."""
+        return collect([self.places[name] for name in names])
+
+    def meet(self, node: str, among: Bits) -> Bits:
+        """Return those of some marked nodes that come before a node."""
+        return intersect(self.pasts[node], among)
+
+    def sort(self, names: Iterable[str]) -> list[str]:
+        """Return marked nodes by how many of them come before each, ties in their order."""
+        listed = list(names)
+        if len(listed) < 2:
+            return listed
+        among = self.collect(listed)
+        return sorted(listed, key=lambda name: self.meet(name, among)[1].bit_count())
 
 
-def close(predecessors: Mapping[str, Iterable[str]]) -> Causality:
-    """Return the transitive closure of a graph without cycles, in O(nodes * edges / 64)."""
-    bits = {name: 1 << position for position, name in enumerate(predecessors)}
-    masks: dict[str, int] = {}
+def collect(numbers: Sequence[int]) -> Bits:
+    """Return some numbers as a bitset."""
+    if not numbers:
+        return NOTHING
+    base = min(numbers)
+    held = bytearray((max(numbers) - base) // 8 + 1)
+    for number in numbers:
+        held[number - base >> 3] |= 1 << (number - base & 7)
+    return base, int.from_bytes(held, "little")
+
+
+def intersect(one: Bits, other: Bits) -> Bits:
+    """Return what is in both of two bitsets."""
+    if one[0] < other[0]:
+        one, other = other, one
+    return one[0], one[1] & other[1] >> one[0] - other[0]
+
+
+def leave_out(one: Bits, other: Bits) -> Bits:
+    """Return what is in the first of two bitsets alone."""
+    base, bits = one
+    shift = other[0] - base
+    return base, bits & ~(other[1] << shift if shift >= 0 else other[1] >> -shift)
+
+
+def unite(one: Bits, other: Bits) -> Bits:
+    """Return what is in one of two bitsets."""
+    if not one[1] or not other[1]:
+        return one if one[1] else other
+    if one[0] > other[0]:
+        one, other = other, one
+    shifted = other[1] << other[0] - one[0]
+    return one if not shifted & ~one[1] else (one[0], one[1] | shifted)
+
+
+def trim(one: Bits) -> Bits:
+    """Return a bitset that begins at its least member, so that equal sets are equal."""
+    least = (one[1] & -one[1]).bit_length() - 1
+    return (one[0] + least, one[1] >> least) if one[1] else NOTHING
+
+
+def close(predecessors: Mapping[str, Iterable[str]], marked: Container[str]) -> Causality:
+    """Return which of the marked nodes come before which nodes, in a graph without cycles."""
+    places: dict[str, int] = {}
+    pasts: dict[str, Bits] = {}
+    reached: dict[str, Bits] = {}
+    """The past of every node with the node itself, if it is marked."""
     for name in sort(predecessors):
-        mask = 0
+        past = NOTHING
         for before in predecessors[name]:
-            mask |= masks[before] | bits[before]
-        masks[name] = mask
-    return Causality(bits, masks)
+            past = unite(past, reached[before])
+        pasts[name] = reached[name] = past
+        if name in marked:
+            places[name] = place = len(places)
+            reached[name] = unite(past, (place, 1))
+    return Causality(places, pasts)
+
+
+class Waiting:
+    """Names that wait until all members of a bitset are done.
+
+    Each watches one member that is not done, the last in topological order, which tends to be done last.
+    """
+
+    def __init__(self) -> None:
+        self._done = 0
+        self._watching: dict[int, list[tuple[str, Bits]]] = {}
+
+    def add(self, name: str, needed: Bits) -> bool:
+        """Return whether all that a name needs is done; if not, it waits."""
+        base, bits = needed
+        left = bits & ~(self._done >> base)
+        if left:
+            self._watching.setdefault(base + left.bit_length() - 1, []).append((name, (base, left)))
+        return not left
+
+    def finish(self, places: Iterable[int]) -> list[str]:
+        """Mark members as done, and return the names that need wait no more."""
+        woken: list[tuple[str, Bits]] = []
+        for place in places:
+            self._done |= 1 << place
+            woken.extend(self._watching.pop(place, ()))
+        return [name for name, needed in woken if self.add(name, needed)]
 
 
 def sort(predecessors: Mapping[str, Iterable[str]]) -> tuple[str, ...]:

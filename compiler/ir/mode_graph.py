@@ -52,7 +52,7 @@ class ModeGraph:
         """Return the path of every gradient of the mode, inner gradients first."""
         found: dict[str, GradientPath] = {}
         names = [node.id for node, _ in self.gradients()]
-        for name in sorted(names, key=lambda name: len(self.causality.past(name, names))):
+        for name in self.causality.sort(names):
             derivative = self.nodes[name].derivative
             assert derivative is not None
             found[name] = find_path(derivative, self.nodes, self.producers, found)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from compiler.facts.steppers import is_kept
-from compiler.ir.digraph import Causality
+from compiler.ir.digraph import NOTHING, Causality
 from compiler.ir.instructions import Apply, CheckFinite, Commit, Instruction, Transform
 from compiler.ir.value import Read, Use
 from compiler.ir.weight_terms import Penalty, Projection
@@ -73,7 +73,8 @@ def penalize_once(
     earlier: dict[str | None, Commit] = {}
     gone: dict[str, str] = {}
     found = dict(nodes)
-    for node in sorted(holders, key=lambda each: len(causality.past(each.op, nodes))):
+    present = causality.collect(name for name in nodes if name in causality.places) if holders else NOTHING
+    for node in sorted(holders, key=lambda each: causality.meet(each.op, present)[1].bit_count()):
         commit = find_commit(node.op)
         before = earlier.get(node.penalizes)
         if before is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from compiler.ir.cell import Cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Instruction
 from compiler.ir.program import Gate, Mode, back_of, drop_of, window_of
@@ -42,12 +43,12 @@ def find_gates(
     """Return the gate of every op of a mode that does not simply fire in each of its steps."""
     gates = {part.name: _gate_part(part, outer) for node in nodes.values() for part, outer in _find_parts(node.within)}
     present = frozenset(node.admission for node in nodes.values())
-    ops = [node for node in nodes.values() if node.id == node.op]
+    ops, writers = [node for node in nodes.values() if node.id == node.op], find_writers(nodes.values())
     while True:  # a gate may make the gate of what follows it
         ungated = present - gates.keys()
         every: list[Gate] = []
         for node in ops:
-            gate, op = _gate(spec, node, nodes, ungated, restricted.get(node.op, ())), spec.ops[node.op]
+            gate, op = _gate(spec, node, nodes, writers, ungated, restricted.get(node.op, ())), spec.ops[node.op]
             own = [] if gate is None else [gate]
             if isinstance(op, UpdateOp) and op.window > 1:  # one gate for its gradients, and one of its own
                 window = window_of(node.op)
@@ -183,6 +184,7 @@ def _gate(
     spec: GraphSpec,
     node: Instruction,
     nodes: Mapping[str, Instruction],
+    writers: Mapping[Cell, tuple[str, ...]],
     ungated: frozenset[str],
     datasets: tuple[str, ...],
 ) -> Gate | None:
@@ -197,7 +199,6 @@ def _gate(
     if isinstance(op.every, str):
         groups.append((op.every,))
     if node.follows:
-        writers = find_writers(nodes.values())
         sources = (nodes[name] for _, name in find_sources(node, nodes, writers))
         groups.append(tuple(dict.fromkeys(each.admission for each in sources if each.is_write)))
     part = find_gate(node.within)
@@ -236,17 +237,21 @@ def _count(duration: Duration | None, unit: Unit) -> int | None:
 
 def find_holdable(nodes: Mapping[str, Instruction]) -> frozenset[str]:
     """Return the ops whose writes take place only under verdicts in some step, and those of all that follows these."""
-    writers = find_writers(nodes.values())
     held = {node.op for node in nodes.values() if node.verdict and node.overflow != "apply" and node.id == node.op}
-    before = -1
-    while before < len(held):
-        before = len(held)
-        followers: list[Instruction] = []
-        for node in (node for node in nodes.values() if node.is_write):
-            sources = (nodes[name] for _, name in find_sources(node, nodes, writers))
-            if node.gated_by in held or any(source.is_write and source.op in held for source in sources):
-                followers.append(node)
-        held |= {name for node in followers for name in (node.op, node.admission)}
+    if not held:
+        return frozenset()
+    writers = find_writers(nodes.values())
+    followers: dict[str, list[Instruction]] = {}
+    for node in (node for node in nodes.values() if node.is_write):
+        sources = (nodes[name] for _, name in find_sources(node, nodes, writers))
+        for op in {node.gated_by, *(source.op for source in sources if source.is_write)}:
+            followers.setdefault(op, []).append(node)
+    pending = list(held)
+    while pending:
+        for node in followers.get(pending.pop(), ()):
+            fresh = {node.op, node.admission} - held
+            held |= fresh
+            pending.extend(fresh)
     return frozenset(held)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from compiler.ir.cell import state_of
 from compiler.ir.instructions import (
@@ -57,13 +57,13 @@ SHOWN_DECISIONS = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT")
 
 def assemble(graph: StepGraph, name: str) -> Function:
     """Return the straight-line function of a scheduled graph."""
-    releases = find_releases(graph)
+    releases, findings = find_releases(graph), Findings.of(graph)
     parts, part = max((node.micro_batch for node in graph.nodes.values()), default=0), 0
     instructions: list[Instruction] = []
     for node in (graph.nodes[name] for name in graph.sequence):
         begins = node.has_line and node.micro_batch not in (0, part)  # a stretch of another micro-batch
         part = node.micro_batch if begins else part
-        instructions.append(_finish(node, graph, (f"micro-batch {part} of {parts}",) if begins else ()))
+        instructions.append(_finish(node, graph, findings, (f"micro-batch {part} of {parts}",) if begins else ()))
         values = releases.get(node.id, ())
         if values:
             instructions.append(Release(op=node.op, values=values))
@@ -83,12 +83,36 @@ def assemble(graph: StepGraph, name: str) -> Function:
     )
 
 
-def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Instruction:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What is found out about a graph as a whole, by node."""
+
+    notes: Mapping[str, tuple[str, ...]]
+    """The decisions worth a comment."""
+    carried: frozenset[tuple[str, str]]
+    """(value, node): the use is on the path of some gradient."""
+    position: Mapping[str, int]
+    """Places in the sequence."""
+
+    @classmethod
+    def of(cls, graph: StepGraph) -> Findings:
+        """Return the findings of a scheduled graph."""
+        notes: dict[str, list[str]] = {}
+        for each in graph.decisions:
+            if each.code in SHOWN_DECISIONS:
+                notes.setdefault(each.node, []).append(each.text)
+        return cls(
+            notes={name: tuple(texts) for name, texts in notes.items()},
+            carried=frozenset[tuple[str, str]]().union(*(path.uses for path in graph.paths.values())),
+            position={name: index for index, name in enumerate(graph.sequence)},
+        )
+
+
+def _finish(node: Instruction, graph: StepGraph, findings: Findings, notes: tuple[str, ...]) -> Instruction:
     """Return a node's instruction with what the passes found out about it."""
     flags = graph.flags
     recorded = node.id in flags.recorded
-    shown = (each.text for each in graph.decisions if each.node == node.id and each.code in SHOWN_DECISIONS)
-    notes, commits = (*notes, *shown), graph.commits.get(node.id, ())
+    notes, commits = (*notes, *findings.notes.get(node.id, ())), graph.commits.get(node.id, ())
     match node:
         case Forward():
             return replace(
@@ -101,15 +125,13 @@ def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Inst
                 kept=node.id in flags.kept,
                 snapshot=graph.snapshots.get(node.id, "none") if node.snapshot == "none" else node.snapshot,
                 # inner results from which gradients of its others are taken
-                begun=tuple(
-                    each for each in node.inner if any((each, node.id) in path.uses for path in graph.paths.values())
-                ),
+                begun=tuple(each for each in node.inner if (each, node.id) in findings.carried),
                 checkpoint=node.checkpoint and recorded,
             )
         case Evaluate():
             return replace(node, notes=notes, arguments=_detach(node, node.arguments, graph), graph=recorded)
         case Adapt():
-            is_carried = any((node.gradients.name, node.id) in path.uses for path in graph.paths.values())
+            is_carried = (node.gradients.name, node.id) in findings.carried
             gradients = replace(node.gradients, detach=recorded and not is_carried)
             base = node.base and _detach_use(node, node.base, graph)
             return replace(node, notes=notes, base=base, gradients=gradients, graph=recorded)
@@ -119,7 +141,7 @@ def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Inst
                 notes=notes,
                 retain_graph=node.id in flags.retained,
                 create_graph=node.id in flags.created,
-                recomputed=find_recomputed(node, graph),
+                recomputed=find_recomputed(node, graph, findings.position),
             )
         case RestoreAccumulator():
             return replace(node, notes=notes, unless=commits)
@@ -127,13 +149,13 @@ def _finish(node: Instruction, graph: StepGraph, notes: tuple[str, ...]) -> Inst
             return replace(node, notes=notes, commits=commits) if notes or commits else node
 
 
-def find_recomputed(node: Instruction, graph: StepGraph) -> tuple[Recomputed, ...]:
+def find_recomputed(node: Instruction, graph: StepGraph, position: Mapping[str, int]) -> tuple[Recomputed, ...]:
     """Return the models whose forwards a gradient recomputes, with the modes of those forwards."""
-    forwards = (graph.nodes[name] for name in graph.sequence if name in graph.paths[node.id].nodes)
+    forwards = (graph.nodes[name] for name in graph.paths[node.id].nodes)
+    again = [each for each in forwards if isinstance(each, Forward) and is_recomputed(each)]
     made = (
         Recomputed(model=call.model, train=call.train, kept=bool(call.writes))
-        for call in forwards
-        if isinstance(call, Forward) and is_recomputed(call)
+        for call in sorted(again, key=lambda call: position[call.id])
     )
     return tuple(dict.fromkeys(made))
 

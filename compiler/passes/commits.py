@@ -7,9 +7,10 @@ models.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from compiler.ir.digraph import NOTHING, Bits, trim, unite
 from compiler.ir.instructions import TOGETHER, CheckFinite, Commit, Instruction, Transform
 from compiler.ir.program import window_of
 from compiler.ir.step_graph import StepGraph
@@ -41,13 +42,18 @@ def find_own(graph: StepGraph) -> Mapping[str, Commit]:
         found |= {node.id: verdicts for node in group if is_checked}
     alone = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("own", "error")]
     found |= {node.id: (node.verdict,) for node in alone}
-    return {name: (_with_others(graph.nodes[name], found, graph),) for name in found}
-
-
-def _with_others(node: Instruction, found: Mapping[str, tuple[str, ...]], graph: StepGraph) -> tuple[str, ...]:
-    """Return the verdicts of a write with those under which others give what it shares with them, where these fire."""
-    there = {value for each in graph.nodes.values() for value in each.provides}
+    there = {value for each in graph.nodes.values() for value in each.provides} if found else set[str]()
     givers = {each.verdict: found[name] for name, each in graph.nodes.items() if name in found}
+    return {name: (_with_others(graph.nodes[name], found, there, givers),) for name in found}
+
+
+def _with_others(
+    node: Instruction,
+    found: Mapping[str, tuple[str, ...]],
+    there: Collection[str],
+    givers: Mapping[str, tuple[str, ...]],
+) -> tuple[str, ...]:
+    """Return the verdicts of a write with those under which others give what it shares with them, where these fire."""
     shared = (verdict for each in node.extra_checks if each in there for verdict in (each, *givers.get(each, ())))
     return tuple(dict.fromkeys((*found[node.id], *shared)))
 
@@ -57,13 +63,15 @@ def find_groups(graph: StepGraph) -> Iterable[tuple[Instruction, ...]]:
     sharing = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("", *TOGETHER)]
     if any(node.overflow == "all" for node in sharing):
         return (tuple(sharing),)
-    updates = dict.fromkeys(node.op for node in graph.nodes.values() if takes_part(node))
-    groups: dict[frozenset[str], list[Instruction]] = {}
+    causality = graph.causality
+    updates = causality.collect({node.op for node in graph.nodes.values() if takes_part(node)} if sharing else ())
+    producers = find_producers(graph.nodes.values()) if sharing else {}
+    groups: dict[Bits, list[Instruction]] = {}
     for node in sharing:
-        before = {
-            update for gradient in find_gradients(graph, node) for update in graph.causality.past(gradient, updates)
-        }
-        groups.setdefault(frozenset(before), []).append(node)
+        before = NOTHING
+        for gradient in find_gradients(graph, node, producers):
+            before = unite(before, causality.meet(gradient, updates))
+        groups.setdefault(trim(before), []).append(node)
     return tuple(tuple(group) for group in groups.values())
 
 
@@ -72,9 +80,8 @@ def takes_part(node: Instruction) -> bool:
     return is_update(node) or (node.is_write and node.admission == window_of(node.op))
 
 
-def find_gradients(graph: StepGraph, write: Instruction) -> tuple[str, ...]:
+def find_gradients(graph: StepGraph, write: Instruction, producers: Mapping[str, str]) -> tuple[str, ...]:
     """Return the gradients, as they were taken, that the verdict of a write is about."""
-    producers = find_producers(graph.nodes.values())
     pending, found = [producers[write.verdict]], dict[str, None]()
     while pending:
         node = graph.nodes[pending.pop()]

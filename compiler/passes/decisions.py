@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
+from compiler.ir.digraph import NOTHING, Bits, collect, intersect
 from compiler.ir.instructions import Forward, Gradient, Instruction
 from compiler.ir.step_graph import Because, Decision, Edge, StepGraph
-from compiler.passes.flags import is_recomputed, path_masks
+from compiler.passes.flags import find_through, is_recomputed
 from compiler.passes.hazards import place_of
 from compiler.passes.policies import Policy
 from compiler.passes.schedule import Chain, find_chains, is_update
@@ -26,7 +28,14 @@ class View:
     position: Mapping[str, int]
     incoming: Mapping[str, tuple[Edge, ...]]
     chains: Mapping[str, Chain]
-    masks: Mapping[str, int]
+    through: Mapping[str, tuple[str, ...]]
+    """By node, the gradients whose paths run through it."""
+    shared: tuple[str, ...]
+    """The nodes with lines that several paths run through, in listed order."""
+    members: Mapping[str, Bits]
+    """By gradient, those of its path."""
+    working: tuple[int, ...]
+    """How many nodes before each place of the sequence are neither writes nor change gradients on their way to one."""
     policy: Policy
 
 
@@ -35,12 +44,23 @@ def explain_decisions(graph: StepGraph, policy: Policy) -> StepGraph:
     incoming: dict[str, list[Edge]] = {}
     for edge in graph.edges:
         incoming.setdefault(edge.after, []).append(edge)
+    chains, through = find_chains(graph), find_through(graph, graph.paths)
+    changing = {transform for chain in chains.values() for transform in chain.transforms}
+    works = (not graph.nodes[name].is_write and name not in changing for name in graph.sequence)
+    shared = tuple(name for name, node in graph.nodes.items() if len(through.get(name, ())) > 1 and node.has_line)
+    places: dict[str, list[int]] = {}
+    for place, name in enumerate(shared):
+        for gradient in through[name]:
+            places.setdefault(gradient, []).append(place)
     view = View(
         graph=graph,
         position={name: index for index, name in enumerate(graph.sequence)},
         incoming={name: tuple(edges) for name, edges in incoming.items()},
-        chains=find_chains(graph),
-        masks=path_masks(graph),
+        chains=chains,
+        through=through,
+        shared=shared,
+        members={gradient: collect(found) for gradient, found in places.items()},
+        working=(0, *accumulate(works)),
         policy=policy,
     )
     found = tuple(decision for name in graph.sequence for find in DECISIONS for decision in find(view, name))
@@ -72,11 +92,9 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
         )
         for edge in late
     )
-    changing = {transform for each in view.chains.values() for transform in each.transforms}
     after = position[late[0].before] if late else last
-    between = set(graph.sequence[after + 1 : position[name]]).difference(changing)
     chosen = explain_delay(node, view.policy)
-    if chosen is not None and any(not graph.nodes[other].is_write for other in between):
+    if chosen is not None and view.working[position[name]] > view.working[after + 1]:
         because += (chosen,)
     if because:
         after_what = f" after {graph.nodes[late[0].before].label}" if late else ""
@@ -102,15 +120,13 @@ def _find_gradient(view: View, name: str) -> Iterator[Decision]:
     """
     graph = view.graph
     later = graph.flags.retained.get(name, ())
-    names = tuple(graph.nodes)
-    lines = sum(1 << place for place, node in enumerate(graph.nodes.values()) if node.has_line) if later else 0
     reasons: list[Because] = []
     for other in (graph.nodes[each] for each in later):
-        shared = view.masks[name] & view.masks[other.id] & lines
+        base, shared = intersect(view.members.get(name, NOTHING), view.members.get(other.id, NOTHING))
         more, through = shared.bit_count() - MOST, list[str]()
         while shared and len(through) < MOST:  # the lowest bits are the first nodes
             low = shared & -shared
-            through.append(names[low.bit_length() - 1])
+            through.append(view.shared[base + low.bit_length() - 1])
             shared ^= low
         listed = ", ".join(through) + (f" and {more} more" if more > 0 else "")
         text = f"{other.label} runs through {listed} too"
@@ -120,7 +136,8 @@ def _find_gradient(view: View, name: str) -> Iterator[Decision]:
         text += f"; and {len(reasons) - MOST} later gradients more" if len(reasons) > MOST else ""
         yield Decision(code="RETAIN", subject=graph.nodes[name].op, text=text, because=tuple(reasons), node=name)
     path = graph.paths[name].nodes if name in graph.paths else frozenset[str]()
-    forwards = [graph.nodes[each] for each in graph.sequence if each in path and is_recomputed(graph.nodes[each])]
+    again = sorted((each for each in path if is_recomputed(graph.nodes[each])), key=view.position.__getitem__)
+    forwards = [graph.nodes[each] for each in again]
     if forwards:
         names = ", ".join(dict.fromkeys(node.op for node in forwards))
         because = tuple(Because(edge="graph", op=node.op, place=node.place) for node in forwards)
@@ -141,7 +158,7 @@ def _find_use(view: View, name: str) -> Iterator[Decision]:
         text = f"{node.label} runs without a graph: no gradient passes through it"
         yield Decision(code="NO_GRAD", subject=node.op, text=text, node=name)
     elif is_forward and name in graph.flags.frozen:
-        through = [graph.nodes[each].label for each, path in graph.paths.items() if name in path.nodes]
+        through = [graph.nodes[each].label for each in view.through[name]]
         gradients = ", ".join(through[:MOST]) + (f" and {len(through) - MOST} more" if len(through) > MOST else "")
         why = f"{gradients} run{'' if through[1:] else 's'} through it, but no gradient is taken of them"
         text = f"{node.label} runs with the weights of {node.called} frozen: {why}"

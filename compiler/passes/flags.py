@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from compiler.ir.cell import Cell
@@ -70,18 +70,26 @@ def find_detached(graph: StepGraph, recorded: frozenset[str]) -> frozenset[tuple
 def find_retained(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     """Return, for every gradient, the later gradients whose path shares a node with its own."""
     ordered = [name for name in graph.sequence if name in graph.paths]
-    masks = path_masks(graph)
-    shared = {
-        name: tuple(later for later in ordered[index + 1 :] if masks[name] & masks[later])
-        for index, name in enumerate(ordered)
-    }
-    return {name: later for name, later in shared.items() if later}
+    through = find_through(graph, ordered)
+    same = dict[tuple[str, ...], tuple[str, ...]]()  # many nodes are on the same paths
+    same.update((names, names) for names in through.values() if len(names) > 1)
+    place = {name: index for index, name in enumerate(ordered)}
+    retained: dict[str, tuple[str, ...]] = {}
+    for name in ordered:
+        groups = (same[through[each]] for each in graph.paths[name].nodes if len(through[each]) > 1)
+        others = {other for group in {id(group): group for group in groups}.values() for other in group}
+        later = sorted((other for other in others if place[other] > place[name]), key=place.__getitem__)
+        retained |= {name: tuple(later)} if later else {}
+    return retained
 
 
-def path_masks(graph: StepGraph) -> Mapping[str, int]:
-    """Return the nodes on the path of every gradient as one integer, bits in listed order."""
-    bits = {name: 1 << position for position, name in enumerate(graph.nodes)}
-    return {gradient: sum(bits[name] for name in path.nodes) for gradient, path in graph.paths.items()}
+def find_through(graph: StepGraph, gradients: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return, by node, those of some gradients whose paths run through it, in their order."""
+    through: dict[str, list[str]] = {}
+    for gradient in gradients:
+        for name in graph.paths[gradient].nodes:
+            through.setdefault(name, []).append(gradient)
+    return {name: tuple(found) for name, found in through.items()}
 
 
 def find_created(graph: StepGraph) -> Mapping[str, str]:

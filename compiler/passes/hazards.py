@@ -104,11 +104,13 @@ def _find_backward_hazards(graph: StepGraph, table: HazardTable) -> Iterator[Edg
     writers of the buffers do. A forward that is recomputed reads the model itself, so that clones of its buffers do not
     help.
     """
+    listing = {name: index for index, name in enumerate(graph.nodes)}
     for gradient, path in graph.paths.items():
         through: dict[tuple[str, CellVersion, bool, bool], list[Instruction]] = {}
-        for node in (node for name, node in graph.nodes.items() if name in path.nodes):
+        for node in (graph.nodes[name] for name in sorted(path.nodes, key=listing.__getitem__)):
             for read in node.reads:
-                later = graph.writers.get(read.cell, ())[read.version :]
+                writers = graph.writers.get(read.cell, ())
+                later = (writers[place] for place in range(read.version, len(writers)))
                 writer = next((each for each in later if not read.streaming or graph.nodes[each].is_write), None)
                 if writer is not None and (read.again or (read.saved and table.keeps_cells)):
                     through.setdefault((writer, read.at, read.again, read.saved), []).append(node)

@@ -59,19 +59,19 @@ def find_producers(nodes: Iterable[Instruction]) -> dict[str, str]:
 
 def find_writers(nodes: Iterable[Instruction]) -> dict[Cell, tuple[str, ...]]:
     """Return the nodes that write each cell, in listed order."""
-    writers: dict[Cell, tuple[str, ...]] = {}
+    writers: dict[Cell, list[str]] = {}
     for node in nodes:
         for write in node.writes:
-            writers[write.cell] = (*writers.get(write.cell, ()), node.id)
-    return writers
+            writers.setdefault(write.cell, []).append(node.id)
+    return {cell: tuple(names) for cell, names in writers.items()}
 
 
-def close_ordering(nodes: Iterable[str], edges: Iterable[Edge]) -> Causality:
-    """Return the transitive closure of the edges, which must have no cycle."""
+def close_ordering(nodes: Mapping[str, Instruction], edges: Iterable[Edge]) -> Causality:
+    """Return which of the nodes that write or differentiate come before which; the edges must have no cycle."""
     predecessors: dict[str, list[str]] = {node: [] for node in nodes}
     for edge in edges:
         predecessors[edge.after].append(edge.before)
-    return close(predecessors)
+    return close(predecessors, {name for name, node in nodes.items() if node.writes or node.derivative is not None})
 
 
 def restrict_ordering(edges: tuple[Edge, ...], nodes: Mapping[str, Instruction]) -> tuple[Edge, ...]:

@@ -17,7 +17,7 @@ def find_paths(graph: StepGraph) -> StepGraph:
     producers = find_producers(graph.nodes.values())
     paths: dict[str, GradientPath] = {}
     gradients = [name for name, node in graph.nodes.items() if node.derivative is not None]
-    for name in sorted(gradients, key=lambda name: len(graph.causality.past(name, gradients))):
+    for name in graph.causality.sort(gradients):
         derivative = graph.nodes[name].derivative
         assert derivative is not None
         paths[name] = find_path(derivative, graph.nodes, producers, paths)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from heapq import heappop, heappush
 from itertools import permutations
 
+from compiler.ir.digraph import Bits, Waiting
 from compiler.ir.step_graph import StepGraph
 
 EXACT_LIMIT = 10
@@ -14,16 +17,18 @@ MEMORY_LIMIT = 6
 """The most updates for which ``memory`` tries every order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class UpdateOrder:
     """The updates in listed order, and what binds their order."""
 
     anchors: Mapping[str, tuple[str, ...]]
     """Update -> the gradients after which only its own transforms and its write are left to do."""
-    before: Mapping[str, frozenset[str]]
-    """Update -> other updates whose anchors its own anchors need."""
-    waits: Mapping[str, frozenset[str]]
-    """Update -> other updates whose anchors its write waits for."""
+    places: Mapping[str, int]
+    """Their numbers in the sets below."""
+    needed: Mapping[str, Bits]
+    """Update -> anchors of others that its own anchors need."""
+    awaited: Mapping[str, Bits]
+    """Update -> anchors of others that its write waits for."""
     never: frozenset[str]
     """Updates that say `defer: never`."""
     always: frozenset[str] = frozenset()
@@ -33,6 +38,31 @@ class UpdateOrder:
     def names(self) -> tuple[str, ...]:
         """Return the updates in listed order."""
         return tuple(self.anchors)
+
+    @cached_property
+    def owners(self) -> Mapping[int, tuple[str, ...]]:
+        """Return the updates that an anchor is of, by its number."""
+        found: dict[int, list[str]] = {}
+        for name, anchors in self.anchors.items():
+            for anchor in dict.fromkeys(anchors):
+                found.setdefault(self.places[anchor], []).append(name)
+        return {place: tuple(names) for place, names in found.items()}
+
+    @cached_property
+    def before(self) -> Mapping[str, frozenset[str]]:
+        """Return, by update, the others whose anchors its own anchors need."""
+        return {name: self._find_owners(anchors) for name, anchors in self.needed.items()}
+
+    @cached_property
+    def waits(self) -> Mapping[str, frozenset[str]]:
+        """Return, by update, the others whose anchors its write waits for."""
+        return {name: self._find_owners(anchors) for name, anchors in self.awaited.items()}
+
+    def _find_owners(self, anchors: Bits) -> frozenset[str]:
+        """Return the updates that some anchors are of."""
+        base, bits = anchors
+        places = (base + place for place in range(bits.bit_length()) if bits >> place & 1)
+        return frozenset(name for place in places for name in self.owners[place])
 
     def cost(self, update: str, done: frozenset[str]) -> int:
         """Return what it costs to take an update's gradient after exactly those of ``done``.
@@ -63,10 +93,7 @@ class Policy:
 
 def choose_listed(order: UpdateOrder, graph: StepGraph) -> tuple[str, ...]:
     """Return the updates in listed order, except where one needs another's gradient first."""
-    placed: tuple[str, ...] = ()
-    while len(placed) < len(order.anchors):
-        placed += order.ready(frozenset(placed))[:1]
-    return placed
+    return _choose_greedily(order, {})
 
 
 def choose_fewest(order: UpdateOrder, graph: StepGraph) -> tuple[str, ...]:
@@ -75,12 +102,12 @@ def choose_fewest(order: UpdateOrder, graph: StepGraph) -> tuple[str, ...]:
     An update is deferred iff its write waits for a gradient taken later. Exact by dynamic programming over subsets of
     updates already placed, O(2^n n); beyond EXACT_LIMIT greedy: an update free of deferral whenever there is one.
     """
-    exact = len(order.anchors) <= EXACT_LIMIT
-    rest = _count_deferrals(order) if exact else dict[frozenset[str], float]()
-    placed: tuple[str, ...] = ()
+    if len(order.anchors) > EXACT_LIMIT:
+        return _choose_greedily(order, {name: 2 if name in order.never else 1 for name in order.anchors})
+    rest, placed = _count_deferrals(order), tuple[str, ...]()
     while len(placed) < len(order.anchors):
         done = frozenset(placed)
-        cheapest = min(order.ready(done), key=lambda name: order.cost(name, done) + rest.get(done | {name}, 0.0))
+        cheapest = min(order.ready(done), key=lambda name: order.cost(name, done) + rest[done | {name}])
         placed += (cheapest,)
     return placed
 
@@ -112,6 +139,47 @@ POLICIES: Mapping[str, Policy] = {
         Policy(name="memory", choose=choose_memory),
     )
 }
+
+
+def _choose_greedily(order: UpdateOrder, costs: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the updates, each the cheapest whose gradients can be taken next, ties by listing.
+
+    ``costs``: of those that would be deferred, next to which all others are free; without them all are free. Where each
+    needs some gradient of another's, any may be next.
+    """
+    listing = {name: index for index, name in enumerate(order.anchors)}
+    needing, awaiting = Waiting(), Waiting()
+    left = {place: len(names) for place, names in order.owners.items()}
+    placed: dict[str, None] = {}
+    ready = {name for name, needed in order.needed.items() if needing.add(name, needed)}
+    free = {name for name, awaited in order.awaited.items() if awaiting.add(name, awaited)}
+
+    def rank(name: str) -> tuple[int, int, str]:
+        """Return what a queue orders a name by."""
+        is_free = not costs or (name in free and name not in order.always)
+        return 0 if is_free else costs[name], listing[name], name
+
+    every, next_ones = sorted(map(rank, order.anchors)), sorted(map(rank, ready))
+    while len(placed) < len(order.anchors):
+        while next_ones and next_ones[0][2] in placed:
+            heappop(next_ones)
+        while every[0][2] in placed:
+            heappop(every)
+        name = (next_ones or every)[0][2]
+        placed[name] = None
+        done: list[int] = []
+        for place in dict.fromkeys(order.places[anchor] for anchor in order.anchors[name]):
+            left[place] -= 1
+            done += [] if left[place] else [place]
+        for woken in awaiting.finish(done):
+            free.add(woken)
+            heappush(every, rank(woken))
+            if woken in ready:
+                heappush(next_ones, rank(woken))
+        for woken in needing.finish(done):
+            ready.add(woken)
+            heappush(next_ones, rank(woken))
+    return tuple(placed)
 
 
 def _count_deferrals(order: UpdateOrder) -> dict[frozenset[str], float]:

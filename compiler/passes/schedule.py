@@ -6,10 +6,11 @@ Messages start as soon as what they send is there, and are waited for only where
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from compiler.ir.digraph import Causality, close
+from compiler.ir.digraph import NOTHING, Bits, Causality, close, leave_out, unite
 from compiler.ir.instructions import Instruction, Start
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.order import find_producers
@@ -52,44 +53,56 @@ def is_update(node: Instruction) -> bool:
 
 def schedule(graph: StepGraph, policy: Policy) -> StepGraph:
     """Return the graph with its sequence under an order policy; the graph must have no cycle."""
-    order = describe_updates(graph)
+    before, chains = _predecessors(graph), find_chains(graph)
+    marked = {name for update, chain in chains.items() for name in (update, *chain.gradients)}
+    marked.update(name for name, node in graph.nodes.items() if node.message)
+    closure = close(before, marked)
+    order = describe_updates(graph, chains, before, closure)
     chosen = policy.choose(order, graph)
-    sequence = _Scheduler(graph, eager=policy.eager).run(order, chosen)
+    sequence = _Scheduler(graph, chains, before, closure, eager=policy.eager).run(order, chosen)
     return replace(graph, sequence=sequence)
 
 
-def describe_updates(graph: StepGraph) -> UpdateOrder:
+def describe_updates(
+    graph: StepGraph, chains: Mapping[str, Chain], before: Mapping[str, list[str]], closure: Causality
+) -> UpdateOrder:
     """Return what an order policy needs to know: each update's gradients, what they need, what its write waits for."""
-    closure = close(_predecessors(graph))
-    chains = find_chains(graph)
     anchors = {name: chain.gradients for name, chain in chains.items()}
+    every = closure.collect(anchor for found in anchors.values() for anchor in found)
+
+    def find_needed(update: str, nodes: tuple[str, ...]) -> Bits:
+        """Return the anchors that must come before one of some nodes, but for those of an update."""
+        found = NOTHING
+        for name in nodes:
+            found = unite(found, closure.meet(name, every))
+        return leave_out(found, closure.collect(anchors[update]))
+
     return UpdateOrder(
         anchors=anchors,
-        before={name: _find_needed(anchors[name], name, anchors, closure) for name in chains},
-        waits={name: _find_needed((name,), name, anchors, closure) for name in chains},
-        always=frozenset(name for name, chain in chains.items() if _is_always_deferred(name, chain, graph, closure)),
+        places=closure.places,
+        needed={name: find_needed(name, anchors[name]) for name in chains},
+        awaited={name: find_needed(name, (name,)) for name in chains},
+        always=frozenset(name for name, chain in chains.items() if _is_always_deferred(name, chain, before, closure)),
         never=frozenset(name for name in chains if graph.nodes[name].defer == "never"),
     )
 
 
-def _is_always_deferred(update: str, chain: Chain, graph: StepGraph, closure: Causality) -> bool:
-    """Return whether, whichever of an update's gradients is the last, something stands between it and the write."""
+def _is_always_deferred(update: str, chain: Chain, before: Mapping[str, list[str]], closure: Causality) -> bool:
+    """Return whether, whichever of an update's gradients is the last, something stands between it and the write.
+
+    What stands between them comes before the write or one of the nodes that are left to do, or leads there.
+    """
     own = {*chain.gradients, *chain.transforms}
-    others = [name for name in closure.past(update, graph.nodes) if name not in own]
-    lasts = [name for name in chain.gradients if not any(closure.precedes(name, other) for other in chain.gradients)]
-    return bool(lasts) and all(any(closure.precedes(last, name) for name in others) for last in lasts)
-
-
-def _find_needed(
-    nodes: tuple[str, ...], update: str, anchors: Mapping[str, tuple[str, ...]], closure: Causality
-) -> frozenset[str]:
-    """Return the other updates one of whose anchors, not its own as well, must come before one of the nodes."""
-    own = anchors[update]
-    return frozenset(
-        other
-        for other, theirs in anchors.items()
-        if any(closure.precedes(anchor, node) for anchor in theirs if anchor not in own for node in nodes)
-    )
+    others = {name for each in (update, *own) for name in before[each] if name not in own}
+    gradients = closure.collect(chain.gradients)
+    followed = NOTHING
+    for name in chain.gradients:
+        followed = unite(followed, closure.meet(name, gradients))
+    lasts = leave_out(gradients, followed)
+    between = NOTHING
+    for name in others:
+        between = unite(between, closure.meet(name, lasts))
+    return bool(lasts[1]) and not leave_out(lasts, between)[1]
 
 
 def _predecessors(graph: StepGraph) -> dict[str, list[str]]:
@@ -109,26 +122,38 @@ def _has_sets(node: Instruction) -> bool:
 class _Scheduler:
     """Appends nodes on demand: a node's predecessors first, and every write as soon as nothing holds it back."""
 
-    def __init__(self, graph: StepGraph, *, eager: bool) -> None:
+    def __init__(
+        self,
+        graph: StepGraph,
+        chains: Mapping[str, Chain],
+        before: Mapping[str, list[str]],
+        closure: Causality,
+        *,
+        eager: bool,
+    ) -> None:
         self._graph = graph
         self._eager = eager
-        self._before = _predecessors(graph)
-        self._closure = close(self._before)
+        self._before = before
+        self._closure = closure
         self._done: dict[str, None] = {}
-        self._writes = [name for name, node in graph.nodes.items() if node.is_write]
-        chains = find_chains(graph)
+        self._writes = {name: None for name, node in graph.nodes.items() if node.is_write}
+        self._listing = {name: index for index, name in enumerate(graph.nodes)}
         self._transforms = {name for chain in chains.values() for name in chain.transforms}
+        self._anchors = {anchor for chain in chains.values() for anchor in chain.gradients}
+        self._late = closure.collect(self._anchors)
+        """The gradients that are not taken yet."""
         self._never = {update for update in chains if graph.nodes[update].defer == "never"}
         self._hurried = {name for update in self._never for name in chains[update].transforms}
         """What an update needs at once that says `defer: never`: nothing else runs while its messages travel."""
         waiting = (name for name, node in graph.nodes.items() if node.message and name not in self._hurried)
         self._waits = dict.fromkeys(waiting)
         """The nodes that wait for a message and are not done."""
+        self._awaited = closure.collect(self._waits)
         self._starts = tuple(name for name, node in graph.nodes.items() if isinstance(node, Start))
         self._waiting = {name: len(before) for name, before in self._before.items()}
         self._after: dict[str, list[str]] = {name: [] for name in graph.nodes}
-        for name, before in self._before.items():
-            for other in before:
+        for name, needed in self._before.items():
+            for other in needed:
                 self._after[other].append(name)
 
     def run(self, order: UpdateOrder, chosen: Iterable[str]) -> tuple[str, ...]:
@@ -144,7 +169,7 @@ class _Scheduler:
             last = {update: nodes[anchor].micro_batch for anchor, update in anchors}
             for anchor, update in anchors:
                 if update in remaining and nodes[anchor].micro_batch == last[update]:
-                    self._prepare(update, remaining)
+                    self._prepare(update)
                     remaining.pop(update)
                 self._demand(anchor)
         for name in (*(name for name in self._before if name not in self._writes), *self._writes):
@@ -158,60 +183,72 @@ class _Scheduler:
 
     def _group(self, chosen: tuple[str, ...], order: UpdateOrder) -> Iterator[tuple[str, ...]]:
         """Yield the updates one by one; under micro-batches together those of which none needs another's write."""
-        group: tuple[str, ...] = ()
+        group: list[str] = []
+        written = NOTHING
         for update in chosen:
             anchors = order.anchors[update]
-            needs = any(self._closure.precedes(other, anchor) for other in group for anchor in anchors)
+            needs = any(self._closure.meet(anchor, written)[1] for anchor in anchors)
             if group and (needs or not any(self._graph.nodes[anchor].micro_batch for anchor in anchors)):
-                yield group
-                group = ()
-            group += (update,)
-        yield from (group,) if group else ()
+                yield tuple(group)
+                group, written = [], NOTHING
+            group.append(update)
+            written = unite(written, self._closure.collect((update,)))
+        yield from (tuple(group),) if group else ()
 
-    def _prepare(self, update: str, remaining: Mapping[str, tuple[str, ...]]) -> None:
+    def _prepare(self, update: str) -> None:
         """Demand what the update's write waits for and no gradient still to come leads to, so that it need not wait."""
-        bits, masks, late = self._closure.bits, self._closure.masks, 0
-        for anchor in (anchor for anchors in remaining.values() for anchor in anchors):
-            late |= 0 if anchor in self._done else bits[anchor]
-        for name in self._closure.past(update, self._before):
-            if not (masks[name] | bits[name]) & late and (update in self._never or not self._needs_wait(name)):
+        for name in self._find_missing(update):
+            is_late = name in self._anchors or self._closure.meet(name, self._late)[1]
+            if not is_late and (update in self._never or not self._needs_wait(name)):
                 self._demand(name)
+
+    def _find_missing(self, name: str) -> list[str]:
+        """Return what comes before a node and is not done, in listed order."""
+        missing, pending = set[str](), [name]
+        while pending:
+            fresh = [each for each in self._before[pending.pop()] if each not in self._done and each not in missing]
+            missing.update(fresh)
+            pending.extend(fresh)
+        return sorted(missing, key=self._listing.__getitem__)
 
     def _needs_wait(self, name: str) -> bool:
         """Return whether a node needs a message that is still on its way."""
-        awaited = sum(self._closure.bits[each] for each in self._waits)
-        return bool((self._closure.masks[name] | self._closure.bits[name]) & awaited)
+        return name in self._waits or bool(self._closure.meet(name, self._awaited)[1])
 
     def _demand(self, name: str) -> None:
         """Append a node after everything it needs, what needs no message on its way first."""
-        if self._needs_wait(name):
-            for each in self._closure.past(name, self._before):
+        if self._waits and self._needs_wait(name):
+            for each in self._find_missing(name):
                 if each not in self._done and not self._needs_wait(each):
                     self._append_after_needs(each)
         self._append_after_needs(name)
 
     def _append_after_needs(self, name: str) -> None:
         """Append a node after everything it needs (depth first, without recursion)."""
-        stack = [name]
+        stack = [(name, iter(self._before[name]))]
         while stack:
-            node = stack[-1]
-            missing = next((before for before in self._before[node] if before not in self._done), None)
+            node, needed = stack[-1]
+            missing = next((before for before in needed if before not in self._done), None)
             if missing is not None:
-                stack.append(missing)
+                stack.append((missing, iter(self._before[missing])))
                 continue
             stack.pop()
             self._append(node)
 
     def _append(self, name: str) -> None:
         """Append one node, and immediately after it the writes that become ready."""
-        pending = [name]
+        pending = deque([name])
         while pending:
-            node = pending.pop(0)
+            node = pending.popleft()
             if node in self._done:
                 continue
             self._accompany(node)
             self._done[node] = None
-            self._waits.pop(node, None)
+            if node in self._anchors:
+                self._late = leave_out(self._late, self._closure.collect((node,)))
+            if node in self._waits:
+                del self._waits[node]
+                self._awaited = leave_out(self._awaited, self._closure.collect((node,)))
             for after in self._after[node]:
                 self._waiting[after] -= 1
                 if self._waiting[after] == 0 and self._is_immediate(self._graph.nodes[after]):
@@ -223,7 +260,7 @@ class _Scheduler:
             return
         nodes = self._graph.nodes
         for other in [each for each in self._starts if each not in self._done and not _has_sets(nodes[each])]:
-            missing = [nodes[each] for each in self._closure.past(other, self._before) if each not in self._done]
+            missing = [nodes[each] for each in self._find_missing(other)]
             if not any(each.called or each.derivative or each.message or each.is_write for each in missing):
                 self._append_after_needs(other)
 

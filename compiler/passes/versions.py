@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from itertools import pairwise
 
 from compiler.ir.cell import Cell
-from compiler.ir.digraph import Causality
+from compiler.ir.digraph import NOTHING, Bits, Causality, Waiting, leave_out, unite
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import StepGraph
 from compiler.ir.value import Read
@@ -17,18 +19,17 @@ from compiler.passes.order import find_writers
 def assign_versions(graph: StepGraph) -> StepGraph:
     """Return the graph with the writers of every cell in order and every access at its version."""
     statistics = order_statistics(graph.nodes, graph.causality)
-    writers = {
-        cell: order_writers(names, graph, statistics) for cell, names in find_writers(graph.nodes.values()).items()
-    }
-    positions = {cell: {name: index for index, name in enumerate(names)} for cell, names in writers.items()}
+    rank = {name: index for index, name in enumerate(statistics)}
+    listed = find_writers(graph.nodes.values())
+    writers = {cell: order_writers(names, graph.causality, rank) for cell, names in listed.items()}
+    histories = {cell: History.of(names, graph.causality) for cell, names in writers.items()}
     nodes: dict[str, Instruction] = {}
     for name, node in graph.nodes.items():
         reads: list[Read] = []
         for read in node.reads:
-            past, places = writers.get(read.cell, ()), positions.get(read.cell, {})
-            version = _read_version(node, read, past, places, graph.causality)
+            version = _read_version(node, read, histories.get(read.cell, UNWRITTEN), graph.causality)
             reads.append(replace(read, version=version) if version else read)
-        writes = (replace(write, version=positions[write.cell][name] + 1) for write in node.writes)
+        writes = (replace(write, version=histories[write.cell].versions[name]) for write in node.writes)
         nodes[name] = replace(node, reads=tuple(reads), writes=tuple(writes)) if node.reads or node.writes else node
     return replace(graph, writers=writers, nodes=nodes)
 
@@ -39,35 +40,83 @@ def order_statistics(nodes: Mapping[str, Instruction], causality: Causality) -> 
     Repeatedly the first listed op whose happens-before predecessors among them are done. Under micro-batches, ops run
     part by part together until one needs a later part of another, as after an update: it begins a new stretch.
     """
-    runs: dict[str, tuple[str, ...]] = {}
+    runs: dict[str, list[str]] = {}
     for name, node in nodes.items():
         if any(write.statistics for write in node.writes):
-            runs[node.op] = (*runs.get(node.op, ()), name)
-    pending, stretches = dict(runs), list[list[str]]()
-    while pending:
-        waiting = [name for names in pending.values() for name in names]
-        op = next(
-            op
-            for op, names in pending.items()
-            if all(other in names for name in names for other in causality.past(name, waiting))
-        )
-        names = pending.pop(op)
-        if not stretches or any(_needs_later(name, stretches[-1], nodes, causality) for name in names):
+            runs.setdefault(node.op, []).append(name)
+    ordered: list[str] = []
+    pending, waiting = list(runs), Waiting()
+    places = {op: [causality.places[name] for name in names] for op, names in runs.items()}
+    among = causality.collect(name for names in runs.values() for name in names)
+    needed: dict[str, Bits] = {}
+    for op, names in runs.items():
+        for name in names:
+            needed[op] = unite(needed.get(op, NOTHING), causality.meet(name, among))
+        needed[op] = leave_out(needed[op], causality.collect(names))
+    listing = {op: index for index, op in enumerate(runs)}
+    free = [listing[op] for op in runs if waiting.add(op, needed[op])]
+    while free:
+        op = pending[heappop(free)]
+        ordered.append(op)
+        for other in waiting.finish(places[op]):
+            heappush(free, listing[other])
+    stretches = list[list[str]]()
+    parts: dict[int, Bits] = {}
+    """The last stretch by micro-batches."""
+    for op in ordered:
+        if not stretches or any(_needs_later(name, parts, nodes, causality) for name in runs[op]):
             stretches.append([])
-        stretches[-1].extend(names)
+            parts = {}
+        stretches[-1].extend(runs[op])
+        for name in runs[op]:
+            part = nodes[name].micro_batch
+            parts[part] = unite(parts.get(part, NOTHING), (causality.places[name], 1)) if part else NOTHING
     return tuple(name for stretch in stretches for name in sorted(stretch, key=lambda name: nodes[name].micro_batch))
 
 
-def _needs_later(name: str, stretch: list[str], nodes: Mapping[str, Instruction], causality: Causality) -> bool:
-    """Return whether a run comes after one of a later micro-batch."""
-    return any(nodes[other].micro_batch > nodes[name].micro_batch for other in causality.past(name, stretch))
+def _needs_later(name: str, parts: Mapping[int, Bits], nodes: Mapping[str, Instruction], causality: Causality) -> bool:
+    """Return whether a run comes after one of a later micro-batch; ``parts``: those before it by micro-batches."""
+    own = nodes[name].micro_batch
+    return any(part > own and causality.meet(name, found)[1] for part, found in parts.items())
 
 
-def order_writers(names: tuple[str, ...], graph: StepGraph, statistics: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the writers of one cell in order: train-mode forwards as they run, then the others by happens-before."""
-    forwards = [name for name in statistics if name in names]
-    others = [name for name in names if name not in statistics]
-    return (*forwards, *sorted(others, key=lambda name: len(graph.causality.past(name, others))))
+def order_writers(names: tuple[str, ...], causality: Causality, rank: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the writers of one cell in order: train-mode forwards by rank, then the others by happens-before."""
+    forwards = sorted((name for name in names if name in rank), key=rank.__getitem__)
+    return (*forwards, *causality.sort(name for name in names if name not in rank))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The writers of one cell in order."""
+
+    versions: Mapping[str, int]
+    """The version that each makes, from 1."""
+    members: Bits
+    places: tuple[int, ...] = ()
+    """Their numbers in the causal order, where these rise; else nothing."""
+
+    @classmethod
+    def of(cls, writers: tuple[str, ...], causality: Causality) -> History:
+        """Return the history of ordered writers."""
+        places = tuple(causality.places[name] for name in writers)
+        return cls(
+            versions={name: index for index, name in enumerate(writers, 1)},
+            members=causality.collect(writers),
+            places=places if all(one < other for one, other in pairwise(places)) else (),
+        )
+
+    def find_last(self, node: str, causality: Causality) -> int:
+        """Return the version that the last writer before a node makes, 0 where there is none."""
+        base, bits = causality.meet(node, self.members)
+        if not bits:
+            return 0
+        if self.places:
+            return bisect_left(self.places, base + bits.bit_length() - 1) + 1
+        return max(self.versions[writer] for writer in causality.past(node, self.versions))
+
+
+UNWRITTEN = History(versions={}, members=NOTHING)
 
 
 def find_unordered(graph: StepGraph) -> Iterator[tuple[Cell, str, str]]:
@@ -79,13 +128,11 @@ def find_unordered(graph: StepGraph) -> Iterator[tuple[Cell, str, str]]:
                 yield cell, first, second
 
 
-def _read_version(
-    node: Instruction, read: Read, writers: tuple[str, ...], positions: Mapping[str, int], causality: Causality
-) -> int:
+def _read_version(node: Instruction, read: Read, history: History, causality: Causality) -> int:
     """Return the version a node reads: its own place among the writers where it reads what is newest, else its past's.
 
     Among writers ordered by execution alone (statistics) the last one in the past counts, and all before it.
     """
-    if read.streaming and node.id in positions:
-        return positions[node.id]
-    return max((positions[writer] + 1 for writer in causality.past(node.id, writers)), default=0)
+    if read.streaming and node.id in history.versions:
+        return history.versions[node.id] - 1
+    return history.find_last(node.id, causality)

@@ -20,7 +20,7 @@ def find_waits(graph: StepGraph) -> Mapping[str, tuple[Edge, ...]]:
     for edge in graph.edges:
         if edge.before in before and edge.after in before:
             before[edge.after].setdefault(edge.before, []).append(edge)
-    causality = close(before)
+    causality = close(before, before)
     found: dict[str, tuple[Edge, ...]] = {}
     for name in (name for name, node in graph.nodes.items() if node.is_write):
         last = (each for each in before[name] if not any(causality.precedes(each, other) for other in before[name]))

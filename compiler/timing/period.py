@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from compiler.facts.steppers import find_kept
 from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
 from compiler.lower.verdict import find_holdable
 from graphspec.analysis.datasets import find_datasets, find_places
+from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MODES, CopyOp, EmaOp, Op, UpdateOp
@@ -102,11 +103,20 @@ def find_held(spec: GraphSpec, names: Iterable[str]) -> str | None:
     return next((name for name in pending if name in find_holdable(spec)), None)
 
 
-def find_writers(spec: GraphSpec, model: str) -> Iterator[str]:
-    """Yield the updates, averages and copies that write parameters of a model: its own, or such as it shares."""
+def find_writers(spec: GraphSpec, model: str) -> tuple[str, ...]:
+    """Return the updates, averages and copies that write parameters of a model: its own, or such as it shares."""
+    found: dict[str, int] = {}
+    for cell in find_parameter_cells(spec).get(model, (parameters_of(model),)):
+        found.update(_find_cell_writers(spec).get(cell, {}))
+    return tuple(sorted(found, key=found.__getitem__))
+
+
+@once_per_spec
+def _find_cell_writers(spec: GraphSpec) -> Mapping[Cell, Mapping[str, int]]:
+    """Return, by parameter cell, what writes it, with its place among the ops."""
     cells = find_parameter_cells(spec)
-    own = frozenset(cells.get(model, (parameters_of(model),)))
-    for name, op in spec.ops.items():
+    found: dict[Cell, dict[str, int]] = {}
+    for place, (name, op) in enumerate(spec.ops.items()):
         written: tuple[Cell, ...] = ()
         match op:
             case UpdateOp():
@@ -116,8 +126,9 @@ def find_writers(spec: GraphSpec, model: str) -> Iterator[str]:
                 written = cells.get(target, (parameters_of(target),))
             case _:
                 pass
-        if not own.isdisjoint(written):
-            yield name
+        for cell in written:
+            found.setdefault(cell, {})[name] = place
+    return found
 
 
 def find_source(op: Op) -> str | None:

@@ -112,7 +112,7 @@ MUTANTS_OF_ENDINGS = (
         name="others-left-out",
         says="An update with `shared: sum` omits the gradients of the others.",
         place="lower.update:find_givers",
-        change=to.give(()),
+        change=to.give({}),
         killer="numbers",
         case="given-nothing",
     ),

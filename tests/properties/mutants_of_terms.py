@@ -43,7 +43,7 @@ def never_open(found: tuple[Gate, ...], *arguments: object) -> tuple[Gate, ...]:
 
 def forget_order(nodes: Mapping[str, Instruction], causality: Causality, find_commit: object) -> tuple:
     """Let nothing be known of which update is applied first."""
-    return nodes, close(dict.fromkeys(causality.bits, ())), find_commit
+    return nodes, close(dict.fromkeys(causality.pasts, ()), causality.places), find_commit
 
 
 def count_no_updates(spec: object, pace: object, place: object, schedule: object, cells: object, path: object) -> tuple:

@@ -103,9 +103,9 @@ def read_too_old(found: int, node: Any, read: Any, *arguments: object) -> int:
     return found if read.streaming else max(0, found - 1)
 
 
-def read_newest_buffers(found: int, node: Any, read: Any, writers: tuple[str, ...], *arguments: object) -> int:
+def read_newest_buffers(found: int, node: Any, read: Any, history: Any, *arguments: object) -> int:
     """Let evaluations read the statistics that the step ends with."""
-    return len(writers) if read.cell.kind == "buffers" and not read.streaming and node.called else found
+    return len(history.versions) if read.cell.kind == "buffers" and not read.streaming and node.called else found
 
 
 def read_oldest_buffers(found: int, node: Any, read: Any, *arguments: object) -> int:
