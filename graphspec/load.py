@@ -12,6 +12,7 @@ from graphspec.check.indentation import mend_indentation
 from graphspec.check.salvage import check_rest
 from graphspec.check.schema_errors import explain_validation
 from graphspec.check.validate import validate
+from graphspec.collection import paused_collection
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError, require_kind, sort_diagnostics
 from graphspec.expand.bindings import bind_uses
@@ -28,6 +29,7 @@ from graphspec.read.source import Document, read_document
 STANDARD = Limits()
 
 
+@paused_collection()
 def load(
     source: Path | str,
     overrides: Sequence[str] = (),
@@ -59,6 +61,7 @@ def load(
     return read_spec(override(document, overrides, limits=limits), limits)
 
 
+@paused_collection()
 def read_spec(document: Document, limits: Limits = STANDARD) -> GraphSpec:
     """Return the checked spec that a document declares; raise SpecError with every problem of it."""
     document, displaced = mend_indentation(document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from dataclasses import dataclass
 
@@ -208,9 +207,6 @@ def read_yaml(text: SourceText, limits: Limits) -> Reading:
     """Return the data of a YAML document; raise SpecError with every problem of its text."""
     builder = Builder(text, limits)
     reader = _YamlReader(text, builder)
-    # The garbage collector would take most of the time: it scans a tree that only grows.
-    was_enabled = gc.isenabled()
-    gc.disable()
     try:
         reader.read()
     except YAMLError as error:
@@ -225,9 +221,6 @@ def read_yaml(text: SourceText, limits: Limits) -> Reading:
         )
         note = "" if problem.opened is None else f"it starts at {text.span(problem.opened, problem.opened).place}"
         builder.fail(problem.code, problem.message, problem.start, problem.end, note=note, help=problem.help)
-    finally:
-        if was_enabled:
-            gc.enable()
     return builder.finish()
 
 
