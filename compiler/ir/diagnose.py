@@ -8,6 +8,7 @@ from os.path import basename
 
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard
+from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import ForwardOp, UpdateOp
 from graphspec.diagnostics import Diagnostic, Span, SpecError
@@ -29,6 +30,12 @@ def place_in(span: Span | None) -> str:
     Empty for specs built in Python.
     """
     return "" if span is None else f"{basename(span.file)}:{span.line}:{span.column}"
+
+
+@once_per_spec
+def find_op_places(spec: GraphSpec) -> Mapping[str, str]:
+    """Return where every op is declared, ``file:line:column``, or nothing for specs built in Python."""
+    return {name: place_in(spec.span("ops", name, key=True)) for name in spec.ops}
 
 
 def cycle_problem(

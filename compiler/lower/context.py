@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from compiler.facts.models import ModelFacts
 from compiler.ir.cell import Cell, state_of
-from compiler.ir.diagnose import place_in
+from compiler.ir.diagnose import find_op_places
 from compiler.ir.instructions import Counted, Instruction, InstructionBase
 from compiler.ir.program import Mode
 from compiler.ir.value import Argument, Constant, FunctionRef, Operand, Plain, Read, Ref, Scheduled, Setting, Use
@@ -97,7 +97,7 @@ class LoweringContext:
 
     def place(self, op: str) -> str:
         """Return where an op is declared, ``file:line:column``, or nothing for specs built in Python."""
-        return place_in(self.spec.span("ops", op, key=True))
+        return find_op_places(self.spec)[op]
 
     def cells(self, models: Iterable[str]) -> tuple[Cell, ...]:
         """Return the cells of the parameters of several models, each once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from compiler.batch.losses import find_accumulating, find_counted, is_split
@@ -12,9 +12,10 @@ from compiler.facts.models import ModelFacts, Observations
 from compiler.facts.parameters import find_known_names
 from compiler.ir.diagnose import DiagnosticSink
 from compiler.ir.hazard_table import HazardTable
-from compiler.ir.instructions import Frozen
+from compiler.ir.instructions import Frozen, Instruction
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Mode
+from compiler.ir.value import Scheduled
 from compiler.lower.context import LoweringContext
 from compiler.lower.table import lower_op
 from compiler.lower.verdict import find_checked, is_scaled
@@ -27,7 +28,7 @@ from compiler.timing.curves import declare_scheduled
 from compiler.timing.units import Pace
 from compiler.types.infer_types import Structure
 from compiler.types.values import Values, infer_values
-from graphspec.analysis.modes import find_reaches
+from graphspec.analysis.modes import Reach, find_reaches
 from graphspec.declare.graph import GraphSpec
 
 NO_AVERAGES: Mapping[str, str] = {}
@@ -68,6 +69,12 @@ class Document:
     """Types and layers, and the shapes that are certainly wrong."""
     values: Values
     """What is known of the values of the spec."""
+    untyped: Values
+    """The same before any type is known."""
+    scheduled: Mapping[tuple[str | int, ...], Scheduled]
+    """The numbers that change while training."""
+    is_settled: bool = False
+    """Train mode lowers to the nodes of ``whole``: what was learned since changes none of them."""
     uneven: frozenset[str] = frozenset()
     """The built-in means in windows that rows do not count."""
     open: frozenset[str] = frozenset()
@@ -85,7 +92,14 @@ def begin_document(context: Context, models: Mapping[str, ModelFacts]) -> Docume
     whole = ModeGraph(spec=context.spec, models=models, nodes={}, values=values, everything={}, ordering=())
     nothing = Structure(types={}, elements={}, open=frozenset(), layers={}, problems=())
     return Document(
-        spec=context.spec, backend=context.table.backend, models=models, whole=whole, structure=nothing, values=values
+        spec=context.spec,
+        backend=context.table.backend,
+        models=models,
+        whole=whole,
+        structure=nothing,
+        values=values,
+        untyped=values,
+        scheduled=declare_scheduled(context.spec, context.pace),
     )
 
 
@@ -102,8 +116,11 @@ def lower_mode(
     ``averages``: model -> the average that is evaluated in its place; ``phases``: optimizer -> the one that steps in
     its place, at a later epoch; ``frozen``: parameters that are frozen for now.
     """
-    spec = context.spec
-    reaches = find_reaches(spec)
+    spec, reaches = context.spec, find_reaches(context.spec)
+    if document.is_settled and mode == "train" and not (averages or phases or frozen):
+        nodes = _select(mode, document.whole.everything, reaches)
+        is_all = len(nodes) == len(document.whole.everything)
+        return document.whole if is_all else replace(document.whole, nodes=nodes)
     lowering = LoweringContext(
         spec=spec,
         mode=mode,
@@ -120,7 +137,7 @@ def lower_mode(
         averages=averages,
         phases=phases,
         pace=context.pace,
-        scheduled=declare_scheduled(spec, context.pace),
+        scheduled=document.scheduled,
     )
     lowered = {node.id: node for name, op in spec.ops.items() for node in lower_op(name, op, lowering)}
     fully_frozen = find_fully_frozen(spec, frozen, document.names) if frozen else frozenset[str]()
@@ -130,8 +147,13 @@ def lower_mode(
     return ModeGraph(
         spec=spec,
         models=document.models,
-        nodes={name: node for name, node in everything.items() if runs_in(mode, node, reaches)},
+        nodes=_select(mode, everything, reaches),
         values=document.values,
         everything=everything,
         ordering=find_ordering(spec, everything),
     )
+
+
+def _select(mode: Mode, nodes: Mapping[str, Instruction], reaches: Mapping[str, Reach]) -> Mapping[str, Instruction]:
+    """Return the nodes that run in a mode."""
+    return {name: node for name, node in nodes.items() if runs_in(mode, node, reaches)}

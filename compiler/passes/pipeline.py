@@ -92,14 +92,14 @@ def _find_counts(document: Document, context: Context) -> Document:
 
 def _lower_again(document: Document, context: Context) -> Document:
     """Lower once more where the counts of losses change what ops become."""
-    spec, before = context.spec, infer_values(context.spec, {})
-    pairs = ((before[name], value) for name, value in document.values.items())
+    pairs = [(document.untyped[name], value) for name, value in document.values.items()]
     is_same = all((old.is_summed, old.is_total) == (new.is_summed, new.is_total) for old, new in pairs)
     if is_same and not document.uneven:
-        return document
+        is_settled = not document.open and all(replace(old, type=new.type) == new for old, new in pairs)
+        return replace(document, is_settled=is_settled)
     again = _lower(document, context)
-    structure = find_structure(spec, again.whole.nodes, document.models, context.observed)
-    return replace(again, structure=structure)
+    structure = find_structure(context.spec, again.whole.nodes, document.models, context.observed)
+    return replace(again, structure=structure, is_settled=True)
 
 
 DOCUMENT: tuple[Pass[Document], ...] = (

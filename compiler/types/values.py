@@ -81,9 +81,17 @@ def infer_values(spec: GraphSpec, types: Mapping[str, TensorType]) -> Values:
         made = _infer(op, types.get(name, UNKNOWN), values)
         for value in dict.fromkeys((name, *op.defines(name))):
             models = sets.get(value, ())
-            misses = bool(models) and made.may_miss
-            known = types.get(value, UNKNOWN)
-            values[value] = replace(made, type=known, models=models, may_miss=misses, within=op.within)
+            values[value] = Value(
+                type=types.get(value, UNKNOWN),
+                models=models,
+                may_miss=bool(models) and made.may_miss,
+                optional=made.optional,
+                is_batched=made.is_batched,
+                has_rows=made.has_rows,
+                is_summed=made.is_summed,
+                within=op.within,
+                is_total=made.is_total,
+            )
     return values
 
 
