@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
 @contextmanager
-def paused_collection() -> Iterator[None]:
+def paused_collection() -> Generator[None]:
     """Pause Python's collector of cycles; what is not in a cycle is freed as always."""
     was_enabled = gc.isenabled()
     gc.disable()

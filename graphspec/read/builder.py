@@ -56,7 +56,8 @@ Region: TypeAlias = tuple[int, int, int, int]
 """Offsets: start and end of the key (-1, -1 where there is none), start and end of the value."""
 Kind: TypeAlias = Literal["mapping", "list"]
 
-_NO_KEY = (-1, -1)
+NO_KEY: tuple[int, int] = (-1, -1)
+"""The region of a key where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class _Frame:
         self.start = start
         self.is_key = is_key
         self.key: str | None = None
-        self.key_region: tuple[int, int] = _NO_KEY
+        self.key_region: tuple[int, int] = NO_KEY
 
 
 class Builder:
@@ -186,12 +187,12 @@ class Builder:
         """Put a value where it belongs and return its path."""
         if frame is None:
             self._data = value
-            self._regions[()] = (*_NO_KEY, start, self._end)
+            self._regions[()] = (*NO_KEY, start, self._end)
             return ()
         if isinstance(frame.items, list):
             path = (*frame.path, len(frame.items))
             frame.items.append(value)
-            self._regions[path] = (*_NO_KEY, start, self._end)
+            self._regions[path] = (*NO_KEY, start, self._end)
             return path
         key = frame.key or ""
         path = (*frame.path, key)

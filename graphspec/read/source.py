@@ -12,6 +12,7 @@ from typing import NoReturn
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.limits import Limits
 from graphspec.read.builder import Path, Plain, Region, SourceText
+from graphspec.read.json_plain import read_plain
 from graphspec.read.json_reader import read_json
 from graphspec.read.yaml_reader import read_yaml
 from graphspec.words import closest
@@ -167,5 +168,8 @@ def read_document(
     file = name if name is not None else "<text>" if isinstance(path_or_text, str) else str(path_or_text)
     content = path_or_text if isinstance(path_or_text, str) else read_bytes(path_or_text, file, limits)
     text = decode(content, file, limits)
-    reading = (read_json if file.lower().endswith(".json") else read_yaml)(text, limits)
+    is_json = file.lower().endswith(".json")
+    reading = read_plain(text.content, limits, as_yaml=not is_json)
+    if reading is None:
+        reading = (read_json if is_json else read_yaml)(text, limits)
     return Document(file=file, text=text.content, data=reading.data, places=Places(text, reading.regions))
