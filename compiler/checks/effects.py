@@ -135,6 +135,8 @@ def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[
     One of a block is reported if it fires in no use of it.
     """
     firing = frozenset[str]().union(*live.values())
+    if firing.issuperset(spec.ops):
+        return
     needed = {_find_written(spec, name) for name in firing & spec.ops.keys()}
     for name, op in spec.ops.items():
         is_part = find_expression(op) not in (None, name)  # the whole expression is reported

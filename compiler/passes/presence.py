@@ -22,11 +22,12 @@ from compiler.passes.order import find_producers, sort_by_data
 
 def find_absent(nodes: Mapping[str, Instruction], idle: Collection[str]) -> frozenset[str]:
     """Return the nodes without a value in a step: those of idle ops, and what is made of nothing but these."""
+    absent = {name for name, node in nodes.items() if node.admission in idle and not node.is_write}
+    if not absent:
+        return frozenset()
     producers = find_producers(nodes.values())
-    absent: set[str] = set()
     for name in sort_by_data(nodes):
-        is_idle = nodes[name].admission in idle and not nodes[name].is_write
-        if is_idle or is_made_of(nodes[name], absent, producers):
+        if is_made_of(nodes[name], absent, producers):
             absent.add(name)
     return frozenset(absent)
 

@@ -258,7 +258,7 @@ class _Walk:
 
     def _resolve(self, instruction: Forward, root: str, found: TensorType) -> ResolvedLayers | None:
         """Resolve the layers of a model for one call; the first call that can be resolved fixes the parameters."""
-        layers, span = self.spec.models[root].layers, span_of(self.spec, instruction.op, "inputs")
+        layers = self.spec.models[root].layers
         if found.shape is None or layers is None:
             return None
         known = self.layers.get(root)
@@ -269,13 +269,14 @@ class _Walk:
                 place = self.spec.span("models", root, "layers", *problem.path)
                 self._report_shape(problem, place, f"model '{root}', called by '{instruction.op}'")
             else:
-                self._report_shape(problem, span, f"call of '{root}'")
+                self._report_shape(problem, span_of(self.spec, instruction.op, "inputs"), f"call of '{root}'")
             return None
         if known is not None and known.parameters != resolved.parameters:
             shape = format_shape(found.shape)
             call = f"'{instruction.op}' calls '{instruction.model}' with {shape}"
             message = f"{call}, but another call gave '{root}' parameters of other sizes"
             help = "give both calls inputs of the same size, or declare a second model"
+            span = span_of(self.spec, instruction.op, "inputs")
             self._report(message, span, label=f"this is {shape}", help=help)
             return None
         self.layers.setdefault(root, resolved)
