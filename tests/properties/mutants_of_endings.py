@@ -29,7 +29,7 @@ def count_every_step(found: Iterable[Gate], *arguments: object) -> tuple[Gate, .
 
 
 def hear_own(
-    told: tuple[str, ...], node: Instruction, found: Mapping[str, tuple[str, ...]], graph: object
+    told: tuple[str, ...], node: Instruction, found: Mapping[str, tuple[str, ...]], *others: object
 ) -> tuple[str, ...]:
     """Leave out the verdicts over what others give."""
     return found[node.id]
