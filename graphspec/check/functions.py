@@ -10,7 +10,7 @@ from graphspec.check.options import check_options
 from graphspec.declare.compat import adapt_options, find_defaults
 from graphspec.declare.fields import is_path
 from graphspec.declare.inputs import Inputs
-from graphspec.declare.library import CALLS, FUNCTIONS, LOSSES, NOT_BUILT, Family, Signature
+from graphspec.declare.library import CALLS, COUNTED, FUNCTIONS, LOSSES, NOT_BUILT, Family, Signature
 from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, TransformOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
@@ -20,10 +20,6 @@ _FEW = 15
 """How many names a message lists."""
 OF_TWO = {"max": "maximum", "min": "minimum"}
 """What Python calls the same for the elements of one value and for two values."""
-
-
-COUNTED = {"split": "sections", "split_rows": "count"}
-"""Calls with several results, and the option that says how many."""
 
 
 def check_functions(scope: RuleContext) -> Iterator[Diagnostic]:

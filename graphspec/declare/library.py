@@ -339,6 +339,9 @@ UNITS = Option(
     meaning="the axis of the units: 0, or -1 for the last",
 )
 
+COUNTED = {"split": "sections", "split_rows": "count"}
+"""Calls whose option says how many results they have, even one."""
+
 TRANSFORMS: Mapping[str, Signature] = {
     "clip_norm": Signature(
         meaning="g * min(1, norm / (||g|| + eps))",

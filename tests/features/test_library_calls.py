@@ -41,6 +41,7 @@ CALLS: dict[str, tuple[str, Reference]] = {
         "{call: pad, inputs: seen, args: {pad: [2, 1], method: reflect}}",
         lambda x, y, t: F.pad(x, (2, 1), "reflect"),
     ),
+    "split-into-one": ("{call: split, inputs: seen, args: {sections: 1}, outputs: [found]}", lambda x, y, t: x),
     "norm": (
         "{call: norm, inputs: seen, args: {axis: 1, keepdims: true}}",
         lambda x, y, t: x.norm(dim=1, keepdim=True),

@@ -11,6 +11,7 @@ from compiler.ir.instructions import Accumulate, Evaluate, Random
 from compiler.ir.program import Function, InputDecl, LayerDecl
 from compiler.ir.value import Dimension, Operand, Ref, Scheduled, Setting
 from compiler.types.loss import OF_CLASSES
+from graphspec.declare.library import COUNTED
 from graphspec.declare.options import BATCH
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, EmitScope, Lowered
@@ -190,9 +191,12 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
             return operands[0]
         if function.name == "subscript":
             return syntax.item(operands[0], setting(instruction.options["at"], scope))
-        if scope.dialect.has_operators(instruction, scope):
-            return _operate(function.name, operands) or builtin_call(instruction, operands, scope)
-    return builtin_call(instruction, operands, scope)
+        operation = _operate(function.name, operands) if scope.dialect.has_operators(instruction, scope) else None
+        if operation is not None:
+            return operation
+    called = builtin_call(instruction, operands, scope)
+    is_only = function.name in COUNTED and len(instruction.outputs) == 1  # of results that come as a tuple
+    return syntax.item(called, syntax.constant(0)) if is_only else called
 
 
 def _is_target(value: str, scope: EmitScope) -> bool:
