@@ -152,6 +152,17 @@ class RepeatOp(_Container):
         start = there[0] + 1 if there[0] > 0 else None
         return start, next((moment for moment in gone if moment > there[0]), None)
 
+    def find_stages(self) -> Iterator[tuple[int, dict[str, int]]]:
+        """Yield the numbers of iterations that there are, each with its first and last step where it has them."""
+        if isinstance(self.repeat, int):
+            yield self.repeat, {}
+            return
+        moments = [(at, int(count)) for at, count in self.repeat.moments if isinstance(at, int)]
+        for count in dict.fromkeys(count for _, count in moments if count):
+            first = next(at for at, each in moments if each == count)
+            end = next((at for at, each in moments if at > first and each != count), None)
+            yield count, {**({"start": first + 1} if first else {}), **({} if end is None else {"until": end})}
+
 
 class Alternative(Declaration):
     """One of several alternatives: how often it is taken, and its ops."""

@@ -443,12 +443,10 @@ class _Binder:
             return value
         if not isinstance(op, RepeatOp) or op.batch == "reuse" or use.of is None or not has_rows(value, self._data):
             return value
-        of, declared = use.of.name, self._data.get("inputs")
+        declared = self._data.get("inputs")
         if op.batch == "split":
-            names = [f"{of}.{number}.{reference.name}" for number in range(1, op.most + 1)]
-            parted = {**cut_rows(value, names), **self._held_by(use.of)}
-            self._make(f"{of}.rows.{reference.name}", parted, (use.of.path, use.of.inside))
-            return names[use.number - 1]
+            self._cut(use.of, op, value, reference.name, (use.of.path, use.of.inside))
+            return f"{use.name}.{reference.name}"
         if not isinstance(declared, dict) or value not in declared or use.number == op.most:
             return value  # what is made outside of the block is made of the last batch
         earlier, fields = f"batch_{use.number}.{value}", declared[value]
@@ -472,14 +470,32 @@ class _Binder:
         if data["random"] == "permutation":
             message = f"'{name.rpartition('.')[2]}' permutes the rows of the batch, of which an iteration has a part"
             self._report("GS069", message, ("ops", name, "random"), help="draw it outside, or write `batch: reuse`")
-        of, short = use.of.name, name.removeprefix(f"{use.name}.")
-        whole, names = f"{of}.whole.{short}", [f"{of}.{number}.{short}" for number in range(1, op.most + 1)]
+        short = name.removeprefix(f"{use.name}.")
+        whole, origin = f"{use.of.name}.whole.{short}", self._origins[name]
         fields = {key: each for key, each in data.items() if key not in ("after", "within")}
-        held, origin = self._held_by(use.of), self._origins[name]
-        self._make(whole, {**fields, **held}, origin)
-        self._make(f"{of}.rows.{short}", {**cut_rows(whole, names), **held}, origin)
+        self._make(whole, {**fields, **self._held_by(use.of)}, origin)
+        self._cut(use.of, op, whole, short, origin)
         self._drawn.add(name)
         return data
+
+    def _cut(self, of: Container, op: RepeatOp, value: Plain, short: str, origin: Origin) -> None:
+        """Cut the rows of a value into those of every iteration, `passes.2.x`, of as many as a step has."""
+        held = self._held_by(of)
+        names = [f"{use.name}.{short}" for use in self._parts[of.name]]
+        if isinstance(op.repeat, int):
+            self._make(f"{of.name}.rows.{short}", {**cut_rows(value, names), **held}, origin)
+            return
+        around = listed(held.get("within"))
+        for count, moments in op.find_stages():
+            cut = [f"{of.name}.rows.{count}.{short}.{number}" for number in range(1, count + 1)]
+            stage: Plain = {"repeat": f"{of.name}.rows", "number": count, "count": op.most, **moments}
+            within: Plain = [*around, stage]
+            self._make(f"{of.name}.rows.{count}.{short}", {**cut_rows(value, cut), **held, "within": within}, origin)
+        for use in self._parts[of.name]:
+            counts = (count for count, _ in op.find_stages() if count >= use.number)
+            made: Plain = [f"{of.name}.rows.{count}.{short}.{use.number}" for count in counts]
+            within = [*around, describe_part(use, op)]
+            self._make(f"{use.name}.{short}", {"call": "either", "inputs": made, **held, "within": within}, origin)
 
     @property
     def _models(self) -> Mapping[str, Plain]:

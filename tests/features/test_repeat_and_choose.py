@@ -308,6 +308,54 @@ def test_the_number_of_iterations_follows_a_schedule(counts: str, expected: list
     assert step.optimizers["net"].iterations >= sum(expected) + again
 
 
+PARTED = """
+graphspec: 1
+name: parts of a batch, as many as there are iterations
+inputs: {x: {shape: [batch, 2]}, y: {shape: [batch, 1]}}
+models: {net: {layers: [{linear: 1}], optimizer: {name: sgd, lr: 0.1}}}
+ops:
+  passes:
+    repeat: COUNTS
+    batch: split
+    outputs: [fit]
+    ops:
+      noise: {random: normal, shape: [batch, 2]}
+      seen: {expr: "x + 0.1 * noise"}
+      out: {forward: net, inputs: seen}
+      fit: {loss: mse, inputs: [out, y]}
+      step: {update: net, loss: fit}
+outputs: [passes.fit, passes.whole.noise]
+"""
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ("{schedule: piecewise, at: {0: 1, 1: 3}}", [1, 3, 3]),
+        ("{schedule: piecewise, at: {0: 2, 1: 0}}", [2, 0]),
+        ("1", [1, 1]),
+    ],
+)
+def test_a_batch_is_cut_into_as_many_parts_as_the_step_has_iterations(
+    counts: str, expected: list[int], backend: str
+) -> None:
+    step = build_step(PARTED.replace("COUNTS", counts), backend)
+    held, generator = tensors(step), np.random.default_rng(4)
+    for count in expected:
+        batch = {"x": generator.normal(size=(ROWS, 2)), "y": generator.normal(size=(ROWS, 1))}
+        outputs = step(batch)
+        noise = numbers(step, outputs, "passes.whole.noise")
+        wholes = (torch.tensor(batch["x"]), torch.tensor(batch["y"]), noise)
+        parts = zip(*(whole.tensor_split(count) for whole in wholes), strict=True) if count else ()
+        fits = [descend(held, "net", fit_noisy, *part, lr=0.1) for part in parts]
+        assert np.allclose(step.numpy(outputs["passes.fit"]) if count else [], fits, rtol=1e-12, atol=0)
+    assert np.allclose(weights(step)["net.0.weight"], held["net.0.weight"], rtol=1e-12, atol=0)
+
+
+def fit_noisy(held: Mapping[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    return (((x + 0.1 * noise) @ held["net.0.weight"].T + held["net.0.bias"] - y) ** 2).mean()
+
+
 def test_a_run_goes_on_in_the_middle_bit_for_bit(backend: str) -> None:
     one, other = (build_step(GROWING, backend, dtype="float32") for _ in range(2))
     for batch in rows()[:3]:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tests.properties.specs import Draft
 
 STEM = "part"
+ROWS = "part.rows."
+"""What the names of ops that cut the batch begin with."""
 COMMON = ("within", "after", "mode", "dataset", "start", "until")
 """What the ops of a part do not say themselves where the part is written."""
 
@@ -39,7 +41,7 @@ def add_wide_parts(draft: Draft) -> None:
         ops = _repeat(draft, place[1], random.choice(batches))
     else:
         ops = _choose(draft, place[1])
-    held = {name: op for name, op in ops.items() if "within" in op}
+    held = _find_held(ops)
     if writes and draft.chance(0.3):
         later = random.choice(writes)
         for op in held.values():
@@ -92,19 +94,15 @@ def _repeat(draft: Draft, value: str, batch: str = "") -> dict[str, dict[str, An
     if batch and draft.chance(0.4):
         follow = {"copy": "turned", "into": "turned_slow"}
     mode = {"mode": "train"} if is_next else {}
-    if is_split:
-        ops["part.rows.x"] = {
-            "call": "split_rows",
-            "inputs": "x",
-            "args": {"count": count},
-            "outputs": [f"part.{number}.x" for number in range(1, count + 1)],
-        }
+    if is_split and is_growing:
+        ops |= _cut_growing(count)
+    elif is_split:
+        ops[f"{ROWS}x"] = _cut([f"part.{number}.x" for number in range(1, count + 1)])
     if is_followed:
         draft.models["turned_slow"] = {"like": "turned"}
     before: list[str] = []
     for number in range(1, count + 1):
-        part: dict[str, Any] = {"repeat": STEM, "number": number, "count": count}
-        part |= {"start": 2} if is_growing and number > 1 else {}
+        part = _describe(number, count, is_growing=is_growing)
         seen = f"part.{number}.x" if is_split else draft.random.choice(["x", value]) if number == 1 else None
         seen = seen or ops["part.1.out"]["inputs"]
         if is_next:
@@ -123,6 +121,35 @@ def _repeat(draft: Draft, value: str, batch: str = "") -> dict[str, dict[str, An
         before = [f"part.{number}.{name}" for name in made if name in ("step", "follow")]
     ops["part.seen"] = {"call": "stack", "inputs": [f"part.{number}.seen" for number in range(1, count + 1)], **mode}
     return ops
+
+
+def _describe(number: int, count: int, *, is_growing: bool) -> dict[str, Any]:
+    """Return an iteration, of which there is one alone in the first step if their number grows."""
+    return {"repeat": STEM, "number": number, "count": count} | ({"start": 2} if is_growing and number > 1 else {})
+
+
+def _cut(names: list[str]) -> dict[str, Any]:
+    """Return the op that cuts the rows of the batch into parts."""
+    return {"call": "split_rows", "inputs": "x", "args": {"count": len(names)}, "outputs": names}
+
+
+def _cut_growing(count: int) -> dict[str, dict[str, Any]]:
+    """Return the ops that cut the batch into one part in the first step, and into more from then on."""
+    cuts = {parts: [f"{ROWS}{parts}.x.{number}" for number in range(1, parts + 1)] for parts in (1, count)}
+    ops = {f"{ROWS}{parts}.x": _cut(names) for parts, names in cuts.items()}
+    for parts, clock in ((1, {"until": 1}), (count, {"start": 2})):
+        ops[f"{ROWS}{parts}.x"]["within"] = [{"repeat": ROWS[:-1], "number": parts, "count": count, **clock}]
+    for number in range(1, count + 1):
+        read = [name for names in cuts.values() for name in names if name.endswith(f".{number}")]
+        within = [_describe(number, count, is_growing=True)]
+        ops[f"part.{number}.x"] = {"call": "either", "inputs": read, "within": within}
+    return ops
+
+
+def _find_held(ops: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ops of the iterations and alternatives, without those that cut the batch for them."""
+    rows = {name for name, op in ops.items() if name.startswith(ROWS) or ROWS in repr(op.get("inputs"))}
+    return {name: op for name, op in ops.items() if "within" in op and name not in rows}
 
 
 def _choose(draft: Draft, value: str) -> dict[str, dict[str, Any]]:
@@ -149,8 +176,9 @@ def hold(ops: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return ops with those of a part inside of one that repeats them or chooses between them."""
     parts: dict[int, dict[str, dict[str, Any]]] = {}
     rest: dict[str, dict[str, Any]] = {}
+    written = _find_held(ops)
     for name, op in ops.items():
-        if "within" in op:
+        if name in written:
             number = op["within"][0]["number"]
             prefix = f"part.{number}."
             kept = {key: _strip(each, prefix) for key, each in op.items() if key not in COMMON}
@@ -159,14 +187,15 @@ def hold(ops: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
             rest[name] = dict(op)
     if not parts:
         return rest
-    written = {name: op for name, op in ops.items() if "within" in op}
     held = next(op["within"][0] for op in written.values())
     common = _find_common(written)
     if "repeat" in held:
-        starts = [op["within"][0].get("start") for op in ops.values() if "within" in op]
+        starts = [op["within"][0].get("start") for op in written.values()]
         growing = {"schedule": "piecewise", "at": {"0": 1, "1": held["count"]}}
         is_next = "batch_1." in repr(ops)
-        batch = {"batch": "split"} if "part.rows.x" in ops else {"batch": "next"} if is_next else {}
+        batch = (
+            {"batch": "split"} if any(name.startswith(ROWS) for name in ops) else {"batch": "next"} if is_next else {}
+        )
         first = {name: _strip(op, "batch_1.") for name, op in parts[1].items()}
         whole: dict[str, Any] = {"repeat": growing if any(starts) else held["count"], "ops": first, **batch}
     elif parts[2]["seen"].get("call") == "either":
