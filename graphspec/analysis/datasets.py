@@ -82,7 +82,7 @@ def join_batches(batches: Sequence[Mapping[str, object]], spec: GraphSpec) -> ob
 
     Where a step takes another number of batches, they are returned as they are.
     """
-    if spec.batches == 1 or len(batches) != spec.batches:
+    if len(batches) != spec.batches:
         return batches
     earlier = {name: (each.of, each.batch) for name, each in spec.inputs.items()}
     found = {name: batches[at - 1].get(of) for name, (of, at) in earlier.items() if of is not None and at is not None}

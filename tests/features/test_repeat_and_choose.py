@@ -394,6 +394,17 @@ def test_another_number_of_batches_is_refused_and_the_message_says_how_many(back
             step(given)
 
 
+def test_one_batch_may_stand_in_a_list(backend: str) -> None:
+    """A loop that gathers as many batches as the spec repeats need not know of the number 1."""
+    one, other = (build_step(OVERFLOW, backend, ["ops.passes.repeat=1"], dtype="float32") for _ in range(2))
+    batch = {"slope": np.ones((1, 2), np.float32)}
+    one([batch])
+    other(batch)
+    assert weights(one)["v.value"].tolist() == weights(other)["v.value"].tolist() == [-1.0, -1.0]
+    with pytest.raises(StepError, match="GS209.*the batch is list"):
+        one([batch, batch])
+
+
 def test_an_overflow_skips_its_iteration_alone_and_the_scale_moves_once(backend: str) -> None:
     step = build_step(OVERFLOW, backend, dtype="float32")
 
