@@ -159,21 +159,28 @@ class _Binder:
 
     def _check_batches(self) -> None:
         """Report iterations of different numbers of batches, and parts of parts of a batch."""
-        first = 0
+        taking: dict[str, int] = {}  # how many batches a step takes for an op
         for container in self._expansion.containers:
             op, path = parse_op(self._ops[container.name]), ("ops", container.name, "batch")
             if not isinstance(op, RepeatOp) or op.batch == "reuse":
                 continue
             around = {each.of.name for each in find_outer(container.inside) if each.of is not None}
-            if any(
-                isinstance(each := parse_op(self._ops[name]), RepeatOp) and each.batch == op.batch for name in around
-            ):
+            outer = {each.batch for name in around if isinstance(each := parse_op(self._ops[name]), RepeatOp)}
+            if op.batch in outer:
                 message = f"`batch: {op.batch}` stands inside another"
                 self._report("GS069", message, path, help="write `batch: reuse` on one of them")
-            first = first or (op.most if op.batch == "next" else 0)
-            if op.batch == "next" and op.most != first:
-                message = f"a step takes {first} batches for one op and {op.most} for '{container.name}'"
-                self._report("GS069", message, path, help="let all of them repeat equally often")
+            elif op.batch == "next" and "split" in outer:  # its rows are cut before it reads them
+                message = "`batch: next` stands inside `batch: split`, which cuts one batch"
+                help = (
+                    "write `batch: next` on the outer op and `batch: split` on the inner one, or `reuse` on one of them"
+                )
+                self._report("GS069", message, path, help=help)
+            if op.batch == "next":
+                taking[container.name] = op.most
+                (first, count), *_ = taking.items()
+                if op.most != count:
+                    message = f"a step takes {count} batches for '{first}' and {op.most} for '{container.name}'"
+                    self._report("GS069", message, path, help="let all of them repeat equally often")
 
     def _make(self, name: str, op: Plain, origin: Origin) -> None:
         """Add an op, which messages show at the place of another."""
@@ -191,9 +198,13 @@ class _Binder:
         known = self._name_copies(use, inner)
         for index, value in enumerate(op.outputs if not isinstance(op, SometimesOp) else ()):
             if value not in known:
-                message, label = f"'{use.of.name}' has no value '{value}'", did_you_mean(value, known)
+                whose = (
+                    f"alternative {use.number} of '{use.of.name}'" if isinstance(op, ChooseOp) else f"'{use.of.name}'"
+                )
+                message, label = f"{whose} has no value '{value}'", did_you_mean(value, known)
+                help = "every alternative has all outputs" if isinstance(op, ChooseOp) else "name a value of its ops"
                 self._unsound.add(use.of.name)
-                self._report("GS069", message, (*path, "outputs", index), label=label, help="name a value of its ops")
+                self._report("GS069", message, (*path, "outputs", index), label=label, help=help)
         given = self._follow_uses({key: written[key] for key in COMMON if key in written})
         before = [*listed(given.get("after")), *self._find_written_before(use)]
         held = written.get("within")
@@ -525,7 +536,9 @@ class _Binder:
         if inner not in outputs:
             message = f"'{inner}' of '{use}' is not an output of {whose}" if inner else f"'{use}' {verb}"
             gives = "the block gives" if block is not None else "it gives"
-            help = f"{gives} {enumerate_names(f'{use}.{each}' for each in outputs)}" if outputs else "add `outputs`"
+            missing = f"add `else: {{{inner or 'value'}: ...}}`, with what it is in the steps without the part"
+            add = missing if isinstance(op, SometimesOp) else "add `outputs`"
+            help = f"{gives} {enumerate_names(f'{use}.{each}' for each in outputs)}" if outputs else add
             label = did_you_mean(inner, outputs) if inner else ""
             self._report("GS065", message, ("ops", name, *reference.path), label=label, help=help)
 

@@ -184,6 +184,7 @@ OPS = 'ops: {b: {expr: "x * 2"}}'
             "GS069",
             "split",
         ),
+        ("  a: {repeat: 2, batch: split, ops: {b: {repeat: 2, batch: next, OPS}}}", "GS069", "next"),
         (
             "  a: {repeat: 2, batch: next, OPS}\n  b: {repeat: 3, batch: next, OPS}",
             "GS069",
@@ -219,6 +220,27 @@ def test_a_message_has_the_names_that_were_written():
     ):
         with pytest.raises(SpecError, match=f"every iteration of '{part}' would keep an average 'b' of its own"):
             load(f"{HEAD}{ops}")
+
+
+@pytest.mark.parametrize(
+    ("ops", "said"),
+    [
+        (  # no `outputs` are written in a `sometimes`
+            "  a: {sometimes: 0.5, OPS}\n  d: {call: neg, inputs: a.b}",
+            "add `else: {b: ...}`, with what it is in the steps without the part",
+        ),
+        ("  a: {repeat: 2, OPS}\n  d: {call: neg, inputs: a.b}", "add `outputs`"),
+        ("  a: {choose: [{p: 0.5, OPS}, {p: 0.5, ops: {}}], outputs: [b]}", "alternative 2 of 'a' has no value 'b'"),
+        (
+            "  a: {repeat: 2, batch: next, OPS}\n  b: {repeat: 3, batch: next, OPS}",
+            "a step takes 2 batches for 'a' and 3 for 'b'",
+        ),
+    ],
+)
+def test_a_message_says_what_is_missing_where(ops: str, said: str):
+    with pytest.raises(SpecError) as caught:
+        load(f"{HEAD}{ops.replace('OPS', OPS)}")
+    assert said in str(caught.value)
 
 
 PLAYERS = """
