@@ -401,7 +401,7 @@ def test_one_batch_may_stand_in_a_list(backend: str) -> None:
     one([batch])
     other(batch)
     assert weights(one)["v.value"].tolist() == weights(other)["v.value"].tolist() == [-1.0, -1.0]
-    with pytest.raises(StepError, match="GS209.*the batch is list"):
+    with pytest.raises(StepError, match=r"GS209.*the batch is list"):
         one([batch, batch])
 
 
