@@ -357,6 +357,13 @@ class Program:
         """Return the program of a mode; raise StopIteration where the spec has none."""
         return next(mode for mode in self.modes if mode.mode == name)
 
+    def find_written_buffers(self, function: Function) -> tuple[str, ...]:
+        """Return the models whose buffers a function writes; built-in layers are known to have some or none."""
+        writes = (write for each in function.instructions for write in each.writes if write.cell.kind == "buffers")
+        written = {model for write in writes for model in write.cell.owners}
+        found = (model for model in self.models if model.name in written)
+        return tuple(model.name for model in found if model.kind == "class" or model.buffers)
+
     def has_rows(self, models: Iterable[str]) -> bool:
         """Return whether a gradient set over some models has rows."""
         return any(self.model(each).has_rows for each in models)

@@ -10,6 +10,7 @@ from compiler.ir.instructions.base import export_commit
 from compiler.ir.step_graph import Edge
 from compiler.ir.value import Json, Object, ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.messages import export_messages
 from compiler.plan.settings import export_optimizer, find_groups, format_change
 from compiler.plan.summary import find_moments
 from compiler.plan.timetable import find_applied, find_schedules, format_entry
@@ -17,8 +18,8 @@ from compiler.plan.turns import describe_turns, find_first_turns
 from compiler.plan.waits import find_waits
 
 
-def export_plan(plan: CompiledStep, mode: str) -> Object:
-    """Return the plan of a mode as an object of the published format."""
+def export_plan(plan: CompiledStep, mode: str, processes: int = 1) -> Object:
+    """Return the plan of a mode as an object of the published format; for several processes with their messages."""
     program = plan.program
     decisions: dict[str, Object] = {}
     for graph in plan.graphs_of(mode).values():
@@ -62,7 +63,7 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
         "backend": program.backend,
         "mode": mode,
         "order": program.order,
-        "functions": [*_export_functions(plan, mode)],
+        "functions": [*_export_functions(plan, mode, processes)],
         "first_steps": [[*names] for names in find_first_turns(program.mode(mode), program)],
         "clocks": {**find_moments(plan, program.mode(mode))},
         "optimizers": [export_optimizer(each) for each in find_applied(program, mode)],
@@ -73,7 +74,7 @@ def export_plan(plan: CompiledStep, mode: str) -> Object:
     }
 
 
-def _export_functions(plan: CompiledStep, mode: str) -> Iterator[Object]:
+def _export_functions(plan: CompiledStep, mode: str, processes: int) -> Iterator[Object]:
     """Yield the functions of a mode: when they run, and their instructions."""
     program = plan.program.mode(mode)
     turns = describe_turns(program, plan.program)
@@ -85,7 +86,8 @@ def _export_functions(plan: CompiledStep, mode: str) -> Iterator[Object]:
             head["datasets"] = [each or None for each in function.datasets]
         waits = find_waits(plan.graphs[function.name])
         listed: list[Json] = [export_instruction(each, waits.get(each.id, ())) for each in function.instructions]
-        yield {**head, "instructions": listed}
+        sent: Object = {"messages": export_messages(plan, function, processes)} if processes > 1 else {}
+        yield {**head, "instructions": listed, **sent}
 
 
 def export_instruction(instruction: Instruction, waits: Iterable[Edge]) -> Object:

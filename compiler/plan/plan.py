@@ -43,21 +43,25 @@ class Plan(CompiledStep):
         """Return the train plan as text."""
         return self.text()
 
-    def text(self, mode: str = "train") -> str:
+    def text(self, mode: str = "train", *, processes: int = 1) -> str:
         """Return the plan of a mode as text, one line per instruction. Raises KeyError for an unknown mode.
+
+        For several ``processes`` it says what they tell each other.
 
         >>> print(plan.text().splitlines()[0])
         simultaneous-gan: train step for torch, order fewest
         """
-        return printer.print_plan(self, self._known(mode))
+        return printer.print_plan(self, self._known(mode), processes)
 
-    def to_json(self, mode: str = "train") -> Object:
+    def to_json(self, mode: str = "train", *, processes: int = 1) -> Object:
         """Return the plan of a mode in the published JSON format. Raises KeyError for an unknown mode.
+
+        For several ``processes`` every function has its messages.
 
         >>> plan.to_json()["functions"][0]["name"]
         'train_step'
         """
-        return json.export_plan(self, self._known(mode))
+        return json.export_plan(self, self._known(mode), processes)
 
     def mermaid(self, mode: str = "train") -> str:
         """Return the plan of a mode as a Mermaid flowchart. Raises KeyError for an unknown mode.

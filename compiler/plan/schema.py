@@ -116,6 +116,19 @@ def _record(kind: type[InstructionBase]) -> type[BaseModel]:
     return create_model(kind.__name__, __base__=Exact, **cast("dict[str, Never]", fields))
 
 
+class MessageRecord(Exact):
+    """What every process sends in one message, of a plan for several processes."""
+
+    name: str
+    collective: Literal["sum", "gather", "broadcast"]
+    values: Names
+    start: Annotated[str, Field(description="The `id` of its instruction; left out where it is none.")] = ""
+    end: Annotated[str, Field(description="The `id` of the first instruction that waits for it.")] = ""
+    bytes: Annotated[int | None, Field(description="What a process has of it; null: not known.")]
+    sent: Annotated[int | None, Field(description="The bytes that a process has to send at least; null: not known.")]
+    meanwhile: Annotated[Names, Field(description="The forwards and gradients that run before anything waits for it.")]
+
+
 class FunctionRecord(Exact):
     """The straight-line program of one set of ops that fire together; its instructions are of every kind."""
 
@@ -125,6 +138,7 @@ class FunctionRecord(Exact):
         str, Field(description="In which steps it runs, in words; left out of a mode with one function.")
     ] = ""
     datasets: Annotated[list[str | None], Field(min_length=1, description="Null: a batch of no named data set.")] = []
+    messages: Annotated[list[MessageRecord], Field(description="Of a plan for several processes.")] = []
 
 
 class PlanRecord(Exact):

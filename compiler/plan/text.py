@@ -14,6 +14,7 @@ from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.folds import PlanLine, find_hidden, group_iterations
 from compiler.plan.formula import Lines, find_lines
 from compiler.plan.left_out import list_left_out
+from compiler.plan.messages import describe_messages
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.settings import find_groups, format_group, format_optimizer
 from compiler.plan.timetable import describe_moments, find_applied, find_schedules, format_entry
@@ -58,17 +59,17 @@ SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "FREEZE", "
 WIDEST = 60
 
 
-def print_plan(plan: CompiledStep, mode: str) -> str:
-    """Return the plan of a mode as text."""
+def print_plan(plan: CompiledStep, mode: str, processes: int = 1) -> str:
+    """Return the plan of a mode as text; for several processes with what they tell each other."""
     program = plan.program
     lines = [f"{program.name}: {mode} step for {program.backend}, order {program.order}"]
     lines += _print_functions(plan, mode)
-    for title, sentences in list_details(plan, mode).items():
+    for title, sentences in list_details(plan, mode, processes).items():
         lines += ["", title, *(f"  {sentence}" for sentence in sentences)]
     return "\n".join(map(escape, lines)) + "\n"
 
 
-def list_details(plan: CompiledStep, mode: str) -> dict[str, list[str]]:
+def list_details(plan: CompiledStep, mode: str, processes: int = 1) -> dict[str, list[str]]:
     """Return what a plan says below its functions, by title: numbers of the optimizers, schedules, warnings, notes."""
     program = plan.program
     schedules = (
@@ -76,6 +77,7 @@ def list_details(plan: CompiledStep, mode: str) -> dict[str, list[str]]:
         for entry in find_schedules(program, mode)
     )
     details: dict[str, Iterable[str]] = {
+        f"messages of {processes} processes": describe_messages(plan, mode, processes) if processes > 1 else (),
         "left out": list_left_out(plan, mode),
         "drawn": describe_draws(program.mode(mode)),
         "optimizers": map(format_optimizer, find_applied(program, mode)),

@@ -106,6 +106,9 @@ class PlanFormat(StrEnum):
     html = "html"
 
 
+Processes: TypeAlias = Annotated[
+    int, typer.Option("--nproc", min=1, help="Show also what so many processes send each other (text and json).")
+]
 ModeOption: TypeAlias = Annotated[Mode, typer.Option("--mode", help="The mode whose plan is shown.")]
 PlanFormatOption: TypeAlias = Annotated[
     PlanFormat, typer.Option("--format", help="The form: svg is a picture, html a page for a browser.")
@@ -119,28 +122,33 @@ def plan(
     order: OrderOption = Order.fewest,
     mode: ModeOption = Mode.train,
     form: PlanFormatOption = PlanFormat.text,
+    nproc: Processes = 1,
     width: Width = None,
     output: Output = None,
     root: Root = None,
 ) -> None:
     """Show what happens in a step, in what order, and why; `explain frozen` says what a mark of a line means."""
     made = make_plan(spec, overrides, backend, order, root)
+    if nproc > 1:
+        from runtime.train.together import require_parallel  # imports numpy
+
+        require_parallel(made.spec, nproc)
     modes = [program.mode for program in made.program.modes]
     if mode.value not in modes:
         message = f"the step has no mode {mode.value!r}: nothing that it returns is computed there"
         raise problem("GS233", message, help=f"its modes are: {', '.join(modes)}")
-    deliver(format_plan(made, mode, form), output, width, is_text=form is PlanFormat.text)
+    deliver(format_plan(made, mode, form, nproc), output, width, is_text=form is PlanFormat.text)
     if form is PlanFormat.text and output is None and sys.stdout.isatty():
         complain("what a mark or a word means: `stepgraph explain frozen`, `stepgraph explain RETAIN`")
 
 
-def format_plan(plan: Plan, mode: Mode, form: PlanFormat) -> str:
-    """Return the plan of a mode in a form."""
+def format_plan(plan: Plan, mode: Mode, form: PlanFormat, processes: int = 1) -> str:
+    """Return the plan of a mode in a form; as text and JSON with the messages of several processes."""
     match form:
         case PlanFormat.text:
-            return plan.text(mode.value)
+            return plan.text(mode.value, processes=processes)
         case PlanFormat.json:
-            whole = json.dumps(plan.to_json(mode.value), indent=2, ensure_ascii=False)
+            whole = json.dumps(plan.to_json(mode.value, processes=processes), indent=2, ensure_ascii=False)
             # What controls a terminal is escaped, except the line breaks of the layout.
             return "".join(c if c.isprintable() or c == "\n" else json.dumps(c).strip('"') for c in whole)
         case PlanFormat.mermaid:

@@ -48,7 +48,7 @@ def watch(
                 included = (path for path in map(Path, texts) if path != spec and path.is_file())
                 known, files = files, (spec, *included)
                 try:
-                    plan(spec, overrides, backend, order, mode, PlanFormat.text, width, None, root)
+                    plan(spec, overrides, backend, order, mode, PlanFormat.text, width=width, root=root)
                 except SpecError as error:
                     show_error(error)
                 say(f"watching {counted(len(set(files)), 'file')}; Ctrl-C ends it")

@@ -19,7 +19,6 @@ from runtime.codegen.resources import (
     find_functions,
     find_instructions,
     find_joint,
-    find_written_buffers,
     is_lowered,
     is_running,
     is_typed,
@@ -85,7 +84,7 @@ def find_needs(program: Program) -> Needs:
             parts.update(((part.covers, model), None) for model in whole)
     is_shared = program.parallel is not None and program.parallel.buffers != "local"
     functions = find_functions(program) if is_shared else ()
-    shared = frozenset(model for each in functions for model in find_written_buffers(each, program))
+    shared = frozenset(model for each in functions for model in program.find_written_buffers(each))
     random = any(each.drawing for each in instructions)
     gates = any(mode.gates for mode in program.modes)
     stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)

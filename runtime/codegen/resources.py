@@ -95,19 +95,6 @@ def count_parts(program: Program) -> int:
     return max((each.micro_batch for each in find_instructions(program)), default=0) or 1
 
 
-def find_written_buffers(function: Function, program: Program) -> tuple[str, ...]:
-    """Return the models whose buffers a function writes; built-in layers are known to have some or none."""
-    written = {
-        model
-        for each in function.instructions
-        for write in each.writes
-        if write.cell.kind == "buffers"
-        for model in write.cell.owners
-    }
-    found = (model for model in program.models if model.name in written)
-    return tuple(model.name for model in found if model.kind == "class" or model.buffers)
-
-
 def is_replicated(program: Program) -> bool:
     """Return whether several processes take a step together."""
     return program.parallel is not None

@@ -16,13 +16,19 @@ from runtime.processes import Alone, Processes, count_started
 from runtime.registry import find_backend
 
 
-def require_replicated(spec: GraphSpec, count: int, *, is_debugging: bool) -> None:
-    """Raise SpecError (GS257) where several processes cannot take a run of a spec together."""
-    message = help = ""
+def require_parallel(spec: GraphSpec, count: int) -> None:
+    """Raise SpecError (GS257) where a spec does not say how several processes share its steps."""
     if not spec.is_replicated:
         message = f"{count} processes are to train {spec.name!r}, and it does not say how they share a step"
         help = "add `parallel: {kind: replicated}` to the spec, or start one process"
-    elif spec.parallel is not None and spec.parallel.buffers == "local":
+        raise problem("GS257", message, span=spec.span("parallel"), help=help, texts=spec.texts())
+
+
+def require_replicated(spec: GraphSpec, count: int, *, is_debugging: bool) -> None:
+    """Raise SpecError (GS257) where several processes cannot take a run of a spec together."""
+    require_parallel(spec, count)
+    message = help = ""
+    if spec.parallel is not None and spec.parallel.buffers == "local":
         message = "with `buffers: local` every process has other statistics, and a checkpoint holds one of them"
         help = "write `buffers: rank0` or `buffers: mean`"
     elif is_debugging:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from compiler.plan.schema import plan_schema
 from compiler.plan.words import MARKS, MEANINGS
 from runtime.cli import execute
 
@@ -82,6 +84,18 @@ def test_a_result_can_be_written_to_a_file(spec, capsys, command):
 def test_a_file_that_cannot_be_written_is_told(spec, capsys):
     assert execute(["plan", "spec.yaml", "-o", "no/such/folder.txt"]) == 1
     assert "error[GS234]: cannot write 'no/such/folder.txt': no such file" in capsys.readouterr().err
+
+
+def test_plan_lists_the_messages_of_several_processes(spec, capsys):
+    words = ["plan", "spec.yaml", "-s", "parallel={kind: replicated}", "--nproc", "3"]
+    assert execute(words) == 0
+    assert "messages of 3 processes" in capsys.readouterr().out
+    assert execute([*words, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, plan_schema())
+    assert [each["collective"] for each in document["functions"][0]["messages"]][:1] == ["gather"]  # counts of rows
+    assert execute(["plan", "spec.yaml", "--nproc", "3"]) == 1
+    assert "error[GS257]: 3 processes are to train" in capsys.readouterr().err
 
 
 def test_plan_of_a_mode_and_of_one_that_is_not_there(spec, capsys):

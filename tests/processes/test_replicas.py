@@ -136,7 +136,7 @@ def test_what_couples_rows_is_named() -> None:
 
 def list_messages(name: str) -> dict[str, tuple[str, list[str]]]:
     """Return what each message of a case's longest step sends, and the models that run and differentiate meanwhile."""
-    functions = make_step(CASES[name], "replicated").plan.program.mode("train").functions
+    functions = make_step(CASES[name], REPLICATED.kind).plan.program.mode("train").functions
     instructions = max((function.instructions for function in functions), key=len)
     found: dict[str, tuple[str, list[str]]] = {}
     for at, start in enumerate(instructions):
@@ -167,6 +167,15 @@ def test_values_leave_together_and_others_work_meanwhile() -> None:
         "far": ("out#own.kept, x, far#own", []),
         "step": ("fit#own.share, size#own.kept, loss#own.kept, mean#own.share, step#own", []),
     }
+
+
+@pytest.mark.parametrize("name", ["simultaneous", "cyclegan in parts", "counted", "surgery", "rank0", "mean"])
+def test_the_plan_says_how_much_is_sent(folder: Path, name: str) -> None:
+    (function,) = make_step({**CASES, **ALONE}[name], REPLICATED.kind).plan.to_json(processes=2)["functions"]
+    with np.load(REPLICATED.path(folder, f"{name}.sent", 0)) as found:
+        for collective, call in {"sum": "all_reduce", "broadcast": "broadcast"}.items():
+            planned = sum(each["bytes"] for each in function["messages"] if each["collective"] == collective)
+            assert planned * STEPS == np.sum(found.get(f"sent by {call}", 0))
 
 
 def test_the_plan_shows_shards_and_what_stays_gathered() -> None:

@@ -5,13 +5,40 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch.distributed as dist
 
 from tests.processes.cases import ALONE, CASES, RUNS, Run, make_step, train
+
+
+@contextmanager
+def counting() -> Generator[dict[str, list[int]]]:
+    """Count the bytes that are handed to each collective inside, by its name, as if all floats were float32."""
+    sent: dict[str, list[int]] = {}
+    plain = {name: getattr(dist, name) for name in ("all_reduce", "all_gather", "broadcast")}
+
+    def wrap(name: str) -> Callable[..., Any]:
+        """Return a collective that is counted; what it sends is its last argument."""
+
+        def call(*given: Any, **options: Any) -> Any:
+            tensor = given[-1]
+            sent.setdefault(name, []).append(tensor.numel() * (4 if tensor.is_floating_point() else tensor.itemsize))
+            return plain[name](*given, **options)
+
+        return call
+
+    for name in plain:
+        setattr(dist, name, wrap(name))
+    try:
+        yield sent
+    finally:
+        for name, function in plain.items():
+            setattr(dist, name, function)
 
 
 def work(run: Run, rank: int, folder: Path) -> None:
@@ -20,7 +47,11 @@ def work(run: Run, rank: int, folder: Path) -> None:
     dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=run.world)
     for name in run.names:
         case = {**CASES, **ALONE}[name]
-        found = dict(train(case, make_step(case, run.kind), run.rows, rank, run.world))
+        step = make_step(case, run.kind)
+        with counting() as sent:
+            found = dict(train(case, step, run.rows, rank, run.world))
+        counted = {f"sent by {call}": np.array(sizes) for call, sizes in sent.items()}
+        np.savez(run.path(folder, f"{name}.sent", rank), allow_pickle=False, **counted)
         np.savez(run.path(folder, name, rank), allow_pickle=False, **found)
     dist.destroy_process_group()
 

@@ -40,7 +40,6 @@ from runtime.codegen.lower.overflow import lower_check
 from runtime.codegen.lower.states import lower_store
 from runtime.codegen.lower.transform import lower_transform
 from runtime.codegen.lower.writes import lower_apply, lower_assign, lower_blend
-from runtime.codegen.resources import find_written_buffers
 from runtime.codegen.scope import hold, line_of, number, with_notes
 from runtime.codegen.shards import release_kept
 from runtime.codegen.text import Line
@@ -98,7 +97,7 @@ def _share_buffers(instruction: Emit, scope: EmitScope) -> Iterator[Line]:
         return
     lists = [
         syntax.spread(syntax.name(scope.names.buffers(model)))
-        for model in find_written_buffers(scope.function, scope.program)
+        for model in scope.program.find_written_buffers(scope.function)
     ]
     if lists:
         shared = syntax.call("replicas.share_buffers", syntax.listing(lists), syntax.constant(parallel.buffers))

@@ -1,0 +1,193 @@
+"""What replicas tell each other in a step: the messages of a function, their sizes, and what runs meanwhile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Literal
+
+from compiler.facts.parameters import find_matching
+from compiler.ir.instructions import Instruction, Sent, Start
+from compiler.ir.program import Function, Program
+from compiler.ir.value import Json, Object, Shape
+from compiler.plan.compiled_step import CompiledStep
+from compiler.types.dimension import UNKNOWN
+from graphspec.declare.options import BATCH
+
+BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1}
+"""The bytes of a number; models have float32 unless the caller builds them in another type."""
+NUMBER, COUNT = BYTES["float32"], BYTES["int64"]
+"""The bytes of what has no rows, such as a loss, and of a count of rows."""
+
+COMBINING: tuple[Literal["sum", "broadcast"], ...] = ("sum", "broadcast")
+"""How buffers become equal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a step, as every process sends it."""
+
+    name: str
+    collective: Literal["sum", "gather", "broadcast"]
+    values: tuple[str, ...]
+    size: int | None
+    """The bytes that a process has of it; None where a class or the spec leaves that open."""
+    start: Instruction | None = None
+    end: Instruction | None = None
+    """Its instruction, and the first that waits for it; None of what is no instruction: counts of rows, buffers."""
+    meanwhile: tuple[Instruction, ...] = ()
+    """The forwards and gradients that run before anything waits for it."""
+
+    def count_sent(self, processes: int) -> int | None:
+        """Return the bytes that a process has to send at least, on average over all: a ring sends as much.
+
+        A sum of n bytes takes 2(k - 1)/k n, rows of n bytes from each (k - 1) n, the n bytes of the first (k - 1)/k n.
+        """
+        if self.size is None:
+            return None
+        times = {"sum": 2 / processes, "gather": 1, "broadcast": 1 / processes}[self.collective]
+        return ceil(times * (processes - 1) * self.size)
+
+
+def find_messages(plan: CompiledStep, function: Function, processes: int) -> tuple[Message, ...]:
+    """Return the messages of a function in the order in which they start."""
+    program, found = plan.program, list[Message]()
+    if any(each.is_replica for each in function.instructions):
+        found.append(Message(name="rows", collective="gather", values=(BATCH,), size=COUNT))
+    for at, start in enumerate(function.instructions):
+        if isinstance(start, Start):
+            rest = function.instructions[at + 1 :]
+            end = next(place for place, each in enumerate(rest) if each.message == start.output)
+            sizes = [_find_size(part, plan, processes) for part in start.parts]
+            works = (each for each in rest[:end] if each.called is not None or each.derivative is not None)
+            message = Message(
+                name=start.output,
+                collective=start.collective,
+                values=tuple(part.whole for part in start.parts),
+                size=_add(sizes),
+                start=start,
+                end=rest[end],
+                meanwhile=tuple(works),
+            )
+            found.append(message)
+    parallel, written = program.parallel, program.find_written_buffers(function)
+    if parallel is not None and parallel.buffers != "local" and written:
+        found.extend(_share_buffers(parallel.buffers, written, program))
+    return tuple(found)
+
+
+def _share_buffers(how: str, models: tuple[str, ...], program: Program) -> Iterator[Message]:
+    """Yield the messages after which all processes have the same buffers: of whole numbers there is no mean."""
+    declared = [program.model(name) for name in models]
+    if any(model.kind == "class" for model in declared):
+        yield Message(name="buffers", collective="sum" if how == "mean" else "broadcast", values=models, size=None)
+        return
+    sizes = {"sum": 0, "broadcast": 0}
+    for each in (each for model in declared for each in model.buffers):
+        is_averaged = how == "mean" and each.dtype.startswith("float")
+        sizes["sum" if is_averaged else "broadcast"] += prod(each.shape) * BYTES[each.dtype]
+    yield from (
+        Message(name="buffers", collective=way, values=models, size=sizes[way]) for way in COMBINING if sizes[way]
+    )
+
+
+def describe_messages(plan: CompiledStep, mode: str, processes: int) -> Iterator[str]:
+    """Yield what is communicated in each function of a mode, a sentence for each message, and the sum."""
+    functions = plan.program.mode(mode).functions
+    for function in functions:
+        lines: dict[str, int] = {}
+        for each in function.instructions:
+            if each.has_line and each.kind() != "release":
+                lines[each.id] = len(lines) + 1
+        messages = find_messages(plan, function, processes)
+        of = f"{function.name}: " if functions[1:] else ""
+        for each in messages:
+            where = "at the beginning" if each.name == "rows" else "at the end"
+            if each.start is not None and each.end is not None:
+                where = f"lines {lines[each.start.id]} to {lines[each.end.id]}"
+            verb = {"sum": "the sum of", "gather": "the rows of", "broadcast": "the first one's"}[each.collective]
+            what = "the number of rows of each" if each.name == "rows" else f"{verb} {', '.join(each.values)}"
+            works = ", ".join(dict.fromkeys(work.label for work in each.meanwhile))
+            yield f"{of}{where}: {what}; {_format_sent(each, processes)}" + (f"; meanwhile {works}" if works else "")
+        total = _add(each.count_sent(processes) for each in messages)
+        known = "an unknown number of bytes" if total is None else _format_size(total)
+        count = f"{len(messages)} message{'' if len(messages) == 1 else 's'}"
+        yield f"{of}in all {count}, and each process sends {known} in a step, the least that there can be"
+
+
+def export_messages(plan: CompiledStep, function: Function, processes: int) -> list[Json]:
+    """Return the messages of a function as objects of the published format."""
+    found: list[Json] = []
+    for each in find_messages(plan, function, processes):
+        ids: Object = {} if each.start is None or each.end is None else {"start": each.start.id, "end": each.end.id}
+        sizes: Object = {"bytes": each.size, "sent": each.count_sent(processes)}
+        what: Object = {"name": each.name, "collective": each.collective, "values": [*each.values]}
+        found.append({**what, **ids, **sizes, "meanwhile": [work.id for work in each.meanwhile]})
+    return found
+
+
+def _format_sent(message: Message, processes: int) -> str:
+    """Return the size of a message in words, and how much of it each process sends."""
+    sent = message.count_sent(processes)
+    if message.size is None or sent is None:
+        return "of unknown size"
+    return f"{_format_size(message.size)}, for which each process sends {_format_size(sent)}"
+
+
+def _format_size(size: int) -> str:
+    """Return bytes in words: `1.2 kB`."""
+    if size < 1000:
+        return f"{size} B"
+    return f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"
+
+
+def _add(sizes: Iterable[int | None]) -> int | None:
+    """Return the sum of sizes; None where one is unknown."""
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total
+
+
+def _find_size(part: Sent, plan: CompiledStep, processes: int) -> int | None:
+    """Return the bytes of what a process sends of a value; None where they are not known."""
+    if part.models:
+        return _count_parameters(part.models, plan.program)
+    known = plan.types.get(part.whole.removesuffix("#all"), UNKNOWN)
+    if known.shape is None:
+        return NUMBER if known is UNKNOWN else None
+    rows = None if plan.pace.batch is None else ceil(plan.pace.batch / processes)
+    count = _count_numbers(known.shape, rows)
+    return None if count is None else count * BYTES.get(known.dtype or "float32", NUMBER)
+
+
+def _count_numbers(shape: Shape, rows: int | None) -> int | None:
+    """Return the numbers of a tensor of so many rows; None where a size of it is not known."""
+    sizes: list[int] = []
+    for size in shape:
+        of_batch = re.fullmatch(rf"(?:(\d+)\*)?{BATCH}", str(size))
+        if isinstance(size, int):
+            sizes.append(size)
+        elif of_batch is None or rows is None:
+            return None
+        else:
+            sizes.append(int(of_batch[1] or 1) * rows)
+    return prod(sizes)
+
+
+def _count_parameters(models: tuple[str, ...], program: Program) -> int | None:
+    """Return the bytes of the gradients of some models; None where a class has them, or models share some."""
+    total = 0
+    for name in models:
+        model = program.model(name)
+        if not model.parameters or not {*models}.isdisjoint(model.tied):
+            return None
+        frozen = {
+            each for match in model.frozen for each in find_matching(match, [one.name for one in model.parameters])
+        }
+        total += sum(prod(each.shape) * BYTES[each.dtype] for each in model.parameters if each.name not in frozen)
+    return total
