@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,59 +12,23 @@ import numpy as np
 from compiler import compile_step
 from graphspec import load
 from runtime import Step, build
+from tests.conformance.programs import actor_critic, cyclegan, gan, one_loss
 
 STEPS = 5
-GAN = """
-inputs: {image: {shape: [batch, 4]}, z: {shape: [batch, 3]}}
-models:
-  g: {layers: [{linear: 5}, tanh, {linear: 4}], optimizer: {name: adam, lr: 0.05}}
-  d: {layers: [{linear: 5}, tanh, {linear: 1}], optimizer: {name: sgd, lr: 0.1, momentum: 0.9}}
-"""
-DCGAN = """
-ops:
-  fake: {forward: g, inputs: z}
-  on_real: {forward: d, inputs: image}
-  on_fake: {forward: d, inputs: fake}
-  d_real: {loss: bce_with_logits, inputs: [on_real, 1.0]}
-  d_fake: {loss: bce_with_logits, inputs: [on_fake, 0.0]}
-  d_loss: {call: add, inputs: [d_real, d_fake]}
-  step_d: {update: d, loss: d_loss}
-  judged: {forward: d, inputs: fake, after: step_d}
-  g_loss: {loss: bce_with_logits, inputs: [judged, 1.0]}
-  step_g: {update: g, loss: g_loss}
-"""
-SIMULTANEOUS = DCGAN.replace("after: step_d", "after: []")
-CYCLE = """
-inputs: {a: {shape: [batch, 3]}, b: {shape: [batch, 3]}}
-models:
-  ab: {layers: [{linear: 4}, tanh, {linear: 3}], optimizer: {name: adam, lr: 0.02}}
-  ba: {layers: [{linear: 4}, tanh, {linear: 3}], optimizer: {name: adam, lr: 0.02}}
-  da: {layers: [{linear: 4}, tanh, {linear: 1}], optimizer: {name: adam, lr: 0.02}}
-  db: {layers: [{linear: 4}, tanh, {linear: 1}], optimizer: {name: adam, lr: 0.02}}
-ops:
-  fake_b: {forward: ab, inputs: a}
-  fake_a: {forward: ba, inputs: b}
-  back_a: {forward: ba, inputs: fake_b}
-  back_b: {forward: ab, inputs: fake_a}
-  cycle_a: {loss: l1, inputs: [back_a, a], weight: 10.0}
-  cycle_b: {loss: l1, inputs: [back_b, b], weight: 10.0}
-  on_fake_a: {forward: da, inputs: fake_a}
-  on_fake_b: {forward: db, inputs: fake_b}
-  fool_a: {loss: mse, inputs: [on_fake_a, 1.0]}
-  fool_b: {loss: mse, inputs: [on_fake_b, 1.0]}
-  g_loss: {call: add, inputs: [cycle_a, cycle_b, fool_a, fool_b]}
-  step_g: {update: [ab, ba], loss: g_loss}
-  on_a: {forward: da, inputs: a}
-  on_b: {forward: db, inputs: b}
-  real_a: {loss: mse, inputs: [on_a, 1.0]}
-  real_b: {loss: mse, inputs: [on_b, 1.0]}
-  false_a: {loss: mse, inputs: [on_fake_a, 0.0]}
-  false_b: {loss: mse, inputs: [on_fake_b, 0.0]}
-  da_loss: {call: add, inputs: [real_a, false_a]}
-  db_loss: {call: add, inputs: [real_b, false_b]}
-  step_da: {update: da, loss: da_loss}
-  step_db: {update: db, loss: db_loss}
-"""
+ADAM = "{name: adam, lr: 0.05}"
+GENERATOR, CRITIC = "[{linear: 5}, tanh, {linear: 6}]", "[{linear: 5}, tanh, {linear: 1}]"
+"""Layers that couple no rows, in place of the classes and the BatchNorm of the programs."""
+
+
+def take(text: str) -> str:
+    """Return a published program without its version and name, with an optimizer; models are made of layers."""
+    text = re.sub(r'class: "nets:Generator", traits: {.*?}', f"layers: {GENERATOR}", text)
+    text = re.sub(r'class: "nets:Critic", traits: {.*?}', f"layers: {CRITIC}", text)
+    text = text.replace("batch_norm, ", "").replace("OPTIMIZER", ADAM)
+    return re.sub(r"^(graphspec|name): .*\n", "", text, flags=re.MULTILINE)
+
+
+DCGAN, SIMULTANEOUS = take(gan.DCGAN), take(gan.SIMULTANEOUS)
 PENALTY = """
 inputs: {x: {shape: [batch, 4]}}
 models: {critic: {layers: [{linear: 6}, tanh, {linear: 1}], optimizer: {name: adam, lr: 0.05}}}
@@ -204,20 +169,23 @@ class Case:
 
 SCALE = "precision: {loss_scale: dynamic}"
 CASES: Mapping[str, Case] = {
-    "simultaneous": Case(GAN + SIMULTANEOUS),
-    "dcgan": Case(GAN + DCGAN),
-    "cyclegan": Case(CYCLE),
+    "simultaneous": Case(SIMULTANEOUS),
+    "dcgan": Case(DCGAN),
+    "cyclegan": Case(take(cyclegan.JOINT)),
+    "cyclegan, two updates": Case(take(cyclegan.SEPARATE)),
+    "td3": Case(take(actor_critic.TD3)),
+    "strangers": Case(take(one_loss.STRANGERS)),
     "penalty": Case(PENALTY),
     "penalty portable": Case(PENALTY, "rng: portable"),
     "everything": Case(FIT + EVERYTHING, eval=True),
     "everything in parts": Case(FIT + EVERYTHING, "micro_batches: 2"),
-    "cyclegan in parts": Case(CYCLE, "micro_batches: 2"),
+    "cyclegan in parts": Case(take(cyclegan.JOINT), "micro_batches: 2"),
     "accumulated": Case(FIT + PLAIN.replace("loss: loss}", "loss: loss, accumulate: 2}")),
     "accumulated in parts": Case(FIT + PLAIN.replace("loss: loss}", "loss: loss, accumulate: 2}"), "micro_batches: 2"),
     "counted": Case(LABELS.replace(", ACCUMULATE", "")),
     "counted over steps": Case(LABELS.replace("ACCUMULATE", "accumulate: 2")),
-    "scaled": Case(GAN + DCGAN, SCALE, overflow=2),
-    "own": Case(GAN + SIMULTANEOUS.replace("loss: d_loss}", "loss: d_loss, on_overflow: own}"), SCALE, overflow=2),
+    "scaled": Case(DCGAN, SCALE, overflow=2),
+    "own": Case(SIMULTANEOUS.replace("loss: d_loss}", "loss: d_loss, on_overflow: own}"), SCALE, overflow=2),
     "dropped": Case(
         FIT + PLAIN.replace("loss: loss}", "loss: loss, accumulate: {steps: 2, on_nonfinite: drop}}"), SCALE, 2
     ),
@@ -258,11 +226,15 @@ LONG_RUNS = (Run("sharded", 2, 6, (*CASES,)), Run("sharded", 4, 7, (*CASES,)))
 """Runs of the long set."""
 
 
-def make_step(case: Case, kind: str = "none") -> Step:
-    """Return the step of a case on the CPU, in float64, as one of processes that share it in some way."""
+def write_text(case: Case, kind: str = "none") -> str:
+    """Return the document of a case, for processes that share it in some way."""
     parallel = f"parallel: {{kind: {kind}, buffers: {case.buffers}}}"
-    text = "\n".join(("graphspec: 1", "name: case", case.head, parallel, case.text))
-    return build(compile_step(load(text)), device="cpu", dtype="float64")
+    return "\n".join(("graphspec: 1", "name: case", case.head, parallel, case.text))
+
+
+def make_step(case: Case, kind: str = "none") -> Step:
+    """Return the step of a case on the CPU, in float64, as one of such processes."""
+    return build(compile_step(load(write_text(case, kind))), device="cpu", dtype="float64")
 
 
 def draw(case: Case, step: Step, rows: int, number: int) -> dict[str, np.ndarray]:

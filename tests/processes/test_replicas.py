@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from compiler import compile_step
 from compiler.ir.instructions import Forward, Gradient, Start
+from compiler.ir.verify import InvariantError, verify
 from graphspec import SpecError, load
 from tests.processes.cases import (
     ALONE,
@@ -29,7 +31,11 @@ from tests.processes.cases import (
     draw,
     make_step,
     train,
+    write_text,
 )
+from tests.processes.mutants import MUTANTS
+from tests.processes.worker import JUDGED, ROWS
+from tests.properties.mutant import Mutant
 
 pytestmark = pytest.mark.xdist_group("replicas")  # one worker starts the processes
 
@@ -149,12 +155,14 @@ def list_messages(name: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def test_values_leave_together_and_others_work_meanwhile() -> None:
-    assert list_messages("simultaneous") == {
-        "step_g": ("g_loss#own.kept, step_g#own", ["on_real", "on_fake", "step_d"]),
-        "step_d": ("d_real#own.share, d_fake#own.share, step_d#own", []),
+    assert list_messages("strangers") == {
+        "step_a": ("a_loss#own.kept, step_a#own", ["by_b", "step_b", "by_c", "step_c"]),
+        "step_b": ("b_loss#own.kept, step_b#own", ["by_c", "step_c"]),
+        "step_c": ("c_loss#own.kept, step_c#own", []),
     }
     assert list_messages("dcgan") == {  # the next forward reads what step_d writes
-        "step_d": ("d_real#own.share, d_fake#own.share, step_d#own", []),
+        "fake": ("fake#own.kept", ["on_real", "on_fake", "step_d", "judged", "step_g"]),
+        "step_d": ("d_loss#own.kept, step_d#own", []),
         "step_g": ("g_loss#own.kept, step_g#own", []),
     }
     # a window is sent once, and with it what its last step returns
@@ -167,6 +175,33 @@ def test_values_leave_together_and_others_work_meanwhile() -> None:
         "far": ("out#own.kept, x, far#own", []),
         "step": ("fit#own.share, size#own.kept, loss#own.kept, mean#own.share, step#own", []),
     }
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_is_noticed(folder: Path, mutant: Mutant) -> None:
+    match mutant.killer:
+        case "numbers":
+            whole, parts = alone(mutant.case, ROWS), found(folder, mutant.name)
+            assert any(
+                np.abs(part[key] - value).max(initial=0) > 1e-4 for part in parts for key, value in whole.items()
+            )
+        case "messages":
+            right = list_messages(mutant.case)
+            with mutant.applied():
+                assert list_messages(mutant.case) != right
+        case "verifier":
+            text = write_text(CASES[mutant.case], REPLICATED.kind)
+            compile_step(load(text), hook=verify)
+            with mutant.applied(), pytest.raises(InvariantError):
+                compile_step(load(text), hook=verify)
+
+
+def test_random_specs_agree_with_the_oracle(folder: Path) -> None:
+    texts = {(folder / f"judged.{rank}.json").read_text(encoding="utf-8") for rank in range(2)}
+    assert len(texts) == 1
+    outcomes = [*json.loads(texts.pop()).values()]
+    assert outcomes.count("agreed") == JUDGED
+    assert not [each for each in outcomes if each.startswith("mismatch")]
 
 
 @pytest.mark.parametrize("name", ["simultaneous", "cyclegan in parts", "counted", "surgery", "rank0", "mean"])

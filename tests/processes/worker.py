@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import json
 import sys
-import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,15 @@ from typing import Any
 import numpy as np
 import torch.distributed as dist
 
-from tests.processes.cases import ALONE, CASES, RUNS, Run, make_step, train
+from tests.processes.cases import ALONE, CASES, REPLICATED, RUNS, Run, make_step, train
+from tests.processes.group import fork
+from tests.processes.mutants import MUTANTS, NUMBERS
+from tests.processes.random_specs import try_specs
+
+ROWS = 5
+"""The rows of the batch for mutants: the processes have different parts."""
+JUDGED, FIRST = 4, 1000
+"""How many random specs are compared in every test run, and their first seed."""
 
 
 @contextmanager
@@ -41,10 +48,8 @@ def counting() -> Generator[dict[str, list[int]]]:
             setattr(dist, name, function)
 
 
-def work(run: Run, rank: int, folder: Path) -> None:
+def train_cases(run: Run, rank: int, folder: Path) -> None:
     """Train the cases of a run as one of its processes."""
-    meet = f"file://{folder}/meet.{run.kind}.{run.world}"
-    dist.init_process_group("gloo", init_method=meet, rank=rank, world_size=run.world)
     for name in run.names:
         case = {**CASES, **ALONE}[name]
         step = make_step(case, run.kind)
@@ -53,25 +58,37 @@ def work(run: Run, rank: int, folder: Path) -> None:
         counted = {f"sent by {call}": np.array(sizes) for call, sizes in sent.items()}
         np.savez(run.path(folder, f"{name}.sent", rank), allow_pickle=False, **counted)
         np.savez(run.path(folder, name, rank), allow_pickle=False, **found)
-    dist.destroy_process_group()
+
+
+def try_mutants(run: Run, rank: int, folder: Path) -> None:
+    """Train with compilers that are wrong, as one of the processes of a run."""
+    for mutant in MUTANTS:
+        if mutant.killer == NUMBERS:
+            with mutant.applied():
+                step = make_step(CASES[mutant.case], run.kind)
+            found = dict(train(CASES[mutant.case], step, ROWS, rank, run.world))
+            np.savez(run.path(folder, mutant.name, rank), allow_pickle=False, **found)
+
+
+def judge_random_specs(rank: int, folder: Path) -> None:
+    """Compare some random specs with the oracle, as one of two processes."""
+    outcomes = dict(try_specs(JUDGED, FIRST))
+    (folder / f"judged.{rank}.json").write_text(json.dumps(outcomes), encoding="utf-8")
 
 
 def main(folder: Path, runs: Sequence[Run] = RUNS) -> int:
-    """Fork the processes of every run: all share one import of PyTorch. Return how many failed."""
+    """Start the processes of every run. Return how many failed."""
     failed = 0
     for run in runs:
-        children: list[int] = []
-        for rank in range(run.world):
-            if child := os.fork():
-                children.append(child)
-                continue
-            try:
-                work(run, rank, folder)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        failed += sum(os.waitpid(child, 0)[1] != 0 for child in children)
+
+        def work(rank: int, run: Run = run) -> None:
+            """Take part in a run; two replicas do all else."""
+            train_cases(run, rank, folder)
+            if run is REPLICATED:
+                try_mutants(run, rank, folder)
+                judge_random_specs(rank, folder)
+
+        failed += fork(run.world, folder / f"meet.{run.kind}.{run.world}", work)
     return failed
 
 

@@ -37,6 +37,7 @@ def make_parts(folder: Path) -> Mapping[str, tuple[str, ...]]:
         "needed-on-torch": ("-m", "tests.properties.necessity", "100"),
         "other-rule": ("-m", "tests.properties.contiguous", "60"),
         "both-backends": ("-m", "tests.conformance.random_specs", "250"),
+        "on-two-processes": ("-m", "tests.processes.random_specs", "300"),
         "needed-on-tensorflow": ("-m", "tests.conformance.necessity", "40"),
         "every-case": ("-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--every-case", "-m", "sample or long"),
         "kills": ("-m", "tests.resilience", "15"),

@@ -244,6 +244,16 @@ STEPS = (
         {"E-ABSENT 8:64": "on the update that needs it", "W-EVAL 11:16": "'penalty' (evaluated_loss.yaml:8:3)"},
     ),
     check("clocks.yaml", {"E-CLOCKS 10:55": "a small common multiple"}),
+    Case(
+        "processes_alone",
+        {"GS257 3:11": "add `parallel: {kind: replicated}`"},
+        ("plan", "processes_alone.yaml", "--nproc", "2"),
+    ),
+    Case(
+        "processes_local",
+        {"GS257 3:11": "`buffers: mean`"},
+        ("run", "processes_local.yaml", "--nproc", "2"),
+    ),
     check("other_backend.yaml", {"E-BACKEND 5:16": "add `torch: pkg.mod:Name`", "E-BACKEND 8:3": "another backend"}),
 )
 """Specs that are read without a problem, but declare no step."""
