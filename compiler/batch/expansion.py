@@ -198,7 +198,7 @@ class Expansion:
 
     def _combine(self, node: Waiting, local: str, source: str) -> None:
         """Add a node that gives what all replicas have of a value, and the start of the message that it waits for."""
-        start, waiting = wait(node, local)
+        start, waiting = wait(node, local, source)
         self._add(start, source)
         self._add(waiting, source)
 

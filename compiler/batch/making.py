@@ -88,8 +88,11 @@ def reduce_set(name: str, local: str, made: Gradient | TakeAccumulated) -> Trans
     )
 
 
-def wait(node: Waiting, local: str) -> tuple[Start, Waiting]:
-    """Return the start of a message with what a replica has of the value of a node, and that node waiting for it."""
+def wait(node: Waiting, local: str, of: str) -> tuple[Start, Waiting]:
+    """Return the start of a message with what a replica has of a value, and the node that gives what all have of it.
+
+    ``of``: the value of the spec.
+    """
     (whole,) = node.defines
     message = f"{whole}#sent"
     is_rows = isinstance(node, Evaluate) and node.function.name == "all_rows"
@@ -107,7 +110,7 @@ def wait(node: Waiting, local: str) -> tuple[Start, Waiting]:
         free_early=True,
         output=message,
         collective="gather" if is_rows else "sum",
-        parts=(Sent(value=local, whole=whole, axis=axis, models=models),),
+        parts=(Sent(value=local, whole=whole, of=of, axis=axis, models=models),),
     )
     uses = (*node.uses, Use(value=message, differentiable=False))
     return start, replace(node, uses=uses, message=message)

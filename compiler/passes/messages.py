@@ -6,7 +6,7 @@ with the next message before something waits for them; sets leave together betwe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from compiler.ir.instructions import Instruction, Start
@@ -79,10 +79,11 @@ def _merge(graph: StepGraph, bundles: Iterable[Sequence[Window]]) -> StepGraph:
     replaced = {each.id: each for each in merged.values()}
     nodes: dict[str, Instruction] = {}
     for name, node in graph.nodes.items():
-        if name not in renamed:
-            nodes[name] = _rename(node, renamed)
-        elif name in replaced:
-            nodes[name] = replaced[name]
+        if node.message in renamed:
+            uses = tuple(replace(use, value=renamed.get(use.value, use.value)) for use in node.uses)
+            nodes[name] = replace(node, uses=uses, message=renamed[node.message])
+        elif name in replaced or name not in renamed:
+            nodes[name] = replaced.get(name, node)
     kept = (name for name in graph.sequence if name in merged or name not in renamed)
     edges = (
         replace(edge, before=renamed.get(edge.before, edge.before), after=renamed.get(edge.after, edge.after))
@@ -94,11 +95,3 @@ def _merge(graph: StepGraph, bundles: Iterable[Sequence[Window]]) -> StepGraph:
         sequence=tuple(merged[name].id if name in merged else name for name in kept),
         ordering=tuple(dict.fromkeys(edges)),
     )
-
-
-def _rename(node: Instruction, renamed: Mapping[str, str]) -> Instruction:
-    """Return a node that waits for the message that takes the place of its own."""
-    if node.message not in renamed:
-        return node
-    uses = tuple(replace(use, value=renamed.get(use.value, use.value)) for use in node.uses)
-    return replace(node, uses=uses, message=renamed[node.message])

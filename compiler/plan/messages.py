@@ -11,9 +11,10 @@ from typing import Literal
 from compiler.facts.parameters import find_matching
 from compiler.ir.instructions import Instruction, Sent, Start
 from compiler.ir.program import Function, Program
-from compiler.ir.value import Json, Object, Shape
+from compiler.ir.value import Json, Object
 from compiler.plan.compiled_step import CompiledStep
 from compiler.types.dimension import UNKNOWN
+from compiler.types.dtype import FLOATING
 from graphspec.declare.options import BATCH
 
 BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1}
@@ -60,7 +61,8 @@ def find_messages(plan: CompiledStep, function: Function, processes: int) -> tup
         if isinstance(start, Start):
             rest = function.instructions[at + 1 :]
             end = next(place for place, each in enumerate(rest) if each.message == start.output)
-            sizes = [_find_size(part, plan, processes) for part in start.parts]
+            rows = None if plan.pace.batch is None else ceil(plan.pace.batch / processes)
+            sizes = [_find_size(part, plan, rows, is_number=start.collective == "sum") for part in start.parts]
             works = (each for each in rest[:end] if each.called is not None or each.derivative is not None)
             message = Message(
                 name=start.output,
@@ -86,7 +88,7 @@ def _share_buffers(how: str, models: tuple[str, ...], program: Program) -> Itera
         return
     sizes = {"sum": 0, "broadcast": 0}
     for each in (each for model in declared for each in model.buffers):
-        is_averaged = how == "mean" and each.dtype.startswith("float")
+        is_averaged = how == "mean" and each.dtype in FLOATING
         sizes["sum" if is_averaged else "broadcast"] += prod(each.shape) * BYTES[each.dtype]
     yield from (
         Message(name="buffers", collective=way, values=models, size=sizes[way]) for way in COMBINING if sizes[way]
@@ -110,7 +112,11 @@ def describe_messages(plan: CompiledStep, mode: str, processes: int) -> Iterator
             verb = {"sum": "the sum of", "gather": "the rows of", "broadcast": "the first one's"}[each.collective]
             what = "the number of rows of each" if each.name == "rows" else f"{verb} {', '.join(each.values)}"
             works = ", ".join(dict.fromkeys(work.label for work in each.meanwhile))
-            yield f"{of}{where}: {what}; {_format_sent(each, processes)}" + (f"; meanwhile {works}" if works else "")
+            sent = each.count_sent(processes)
+            size = "of unknown size"
+            if each.size is not None and sent is not None:
+                size = f"{_format_size(each.size)}, for which each process sends {_format_size(sent)}"
+            yield f"{of}{where}: {what}; {size}" + (f"; meanwhile {works}" if works else "")
         total = _add(each.count_sent(processes) for each in messages)
         known = "an unknown number of bytes" if total is None else _format_size(total)
         count = f"{len(messages)} message{'' if len(messages) == 1 else 's'}"
@@ -126,14 +132,6 @@ def export_messages(plan: CompiledStep, function: Function, processes: int) -> l
         what: Object = {"name": each.name, "collective": each.collective, "values": [*each.values]}
         found.append({**what, **ids, **sizes, "meanwhile": [work.id for work in each.meanwhile]})
     return found
-
-
-def _format_sent(message: Message, processes: int) -> str:
-    """Return the size of a message in words, and how much of it each process sends."""
-    sent = message.count_sent(processes)
-    if message.size is None or sent is None:
-        return "of unknown size"
-    return f"{_format_size(message.size)}, for which each process sends {_format_size(sent)}"
 
 
 def _format_size(size: int) -> str:
@@ -153,22 +151,15 @@ def _add(sizes: Iterable[int | None]) -> int | None:
     return total
 
 
-def _find_size(part: Sent, plan: CompiledStep, processes: int) -> int | None:
-    """Return the bytes of what a process sends of a value; None where they are not known."""
+def _find_size(part: Sent, plan: CompiledStep, rows: int | None, *, is_number: bool) -> int | None:
+    """Return the bytes of what a process with so many rows sends of a value; None where they are not known."""
     if part.models:
         return _count_parameters(part.models, plan.program)
-    known = plan.types.get(part.whole.removesuffix("#all"), UNKNOWN)
+    known = plan.types.get(part.of, UNKNOWN)
     if known.shape is None:
-        return NUMBER if known is UNKNOWN else None
-    rows = None if plan.pace.batch is None else ceil(plan.pace.batch / processes)
-    count = _count_numbers(known.shape, rows)
-    return None if count is None else count * BYTES.get(known.dtype or "float32", NUMBER)
-
-
-def _count_numbers(shape: Shape, rows: int | None) -> int | None:
-    """Return the numbers of a tensor of so many rows; None where a size of it is not known."""
-    sizes: list[int] = []
-    for size in shape:
+        return NUMBER if is_number else None
+    sizes = [BYTES.get(known.dtype or "float32", NUMBER)]
+    for size in known.shape:
         of_batch = re.fullmatch(rf"(?:(\d+)\*)?{BATCH}", str(size))
         if isinstance(size, int):
             sizes.append(size)

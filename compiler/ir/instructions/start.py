@@ -18,6 +18,8 @@ class Sent:
 
     value: str
     whole: str
+    of: str
+    """The value of the spec that both are of."""
     axis: int = 0
     """The axis of its rows, where these are gathered."""
     models: tuple[str, ...] = ()
