@@ -222,7 +222,7 @@ class Run:
 REPLICATED = Run("replicated", 2, 5, (*CASES, *ALONE))
 SHARDED = Run("sharded", 2, 5, (*SOME, "cyclegan in parts", "scaled", "surgery", "twice", "varied"))
 RUNS = (REPLICATED, Run("replicated", 4, 7, SOME), SHARDED)
-LONG_RUNS = (Run("sharded", 2, 6, (*CASES,)), Run("sharded", 4, 7, (*CASES,)))
+LONG_RUNS = (Run("sharded", 2, 6, (*CASES,)), Run("sharded", 4, 10, (*CASES,)))
 """Runs of the long set."""
 
 
