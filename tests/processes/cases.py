@@ -106,6 +106,15 @@ ops:
   loss: {loss: mse, inputs: [b, y]}
   step: {update: one, loss: loss}
 """
+COLUMNS = """
+inputs: {x: {shape: [batch, 4]}}
+models: {factors: {parameter: {shape: [4], init: ones}, optimizer: {name: adam, lr: 0.05}}}
+ops:
+  times: {forward: factors}
+  scaled: {call: mul, inputs: [x, times]}
+  loss: {loss: l1, inputs: [scaled, 0.0]}
+  step: {update: factors, loss: loss}
+"""
 VARIED = """
 inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 2]}}
 models:
@@ -163,6 +172,8 @@ class Case:
     """Further keys of the document."""
     overflow: int = -1
     """The step in which the last row of the batch is infinite."""
+    corner: bool = False
+    """Only the last number of that row is."""
     eval: bool = False
     buffers: str = "rank0"
 
@@ -176,6 +187,7 @@ CASES: Mapping[str, Case] = {
     "td3": Case(take(actor_critic.TD3)),
     "strangers": Case(take(one_loss.STRANGERS)),
     "penalty": Case(PENALTY),
+    "penalty alone": Case(PENALTY.replace("{forward: critic, inputs: x}", "{call: mul, inputs: [score, 1.0]}")),
     "penalty portable": Case(PENALTY, "rng: portable"),
     "everything": Case(FIT + EVERYTHING, eval=True),
     "everything in parts": Case(FIT + EVERYTHING, "micro_batches: 2"),
@@ -186,6 +198,7 @@ CASES: Mapping[str, Case] = {
     "counted over steps": Case(LABELS.replace("ACCUMULATE", "accumulate: 2")),
     "scaled": Case(DCGAN, SCALE, overflow=2),
     "own": Case(SIMULTANEOUS.replace("loss: d_loss}", "loss: d_loss, on_overflow: own}"), SCALE, overflow=2),
+    "corner": Case(COLUMNS, SCALE, overflow=2, corner=True),
     "dropped": Case(
         FIT + PLAIN.replace("loss: loss}", "loss: loss, accumulate: {steps: 2, on_nonfinite: drop}}"), SCALE, 2
     ),
@@ -220,7 +233,9 @@ class Run:
 
 
 REPLICATED = Run("replicated", 2, 5, (*CASES, *ALONE))
-SHARDED = Run("sharded", 2, 5, (*SOME, "cyclegan in parts", "scaled", "surgery", "twice", "varied"))
+SHARDED = Run(
+    "sharded", 2, 5, (*SOME, "penalty alone", "cyclegan in parts", "scaled", "corner", "surgery", "twice", "varied")
+)
 RUNS = (REPLICATED, Run("replicated", 4, 7, SOME), SHARDED)
 LONG_RUNS = (Run("sharded", 2, 6, (*CASES,)), Run("sharded", 4, 10, (*CASES,)))
 """Runs of the long set."""
@@ -246,7 +261,7 @@ def draw(case: Case, step: Step, rows: int, number: int) -> dict[str, np.ndarray
         is_label = declared.dtype == "int64"
         batch[name] = noise.integers(0, 3, size=shape) if is_label else noise.normal(size=shape)
         if number == case.overflow and not is_label:
-            batch[name][-1] = np.inf
+            batch[name][(-1, -1) if case.corner else -1] = np.inf
     return batch
 
 
