@@ -55,6 +55,14 @@ KEPT = INTEGERS | {"bool", "float16", "float32", "float64"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The rows that a process has of an array: those from ``begin`` on, of an array of this shape."""
+
+    begin: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """Everything that training changes, in the same form for every backend.
 
@@ -68,6 +76,8 @@ class State:
     """Counts by kind: ``steps``, ``gates``, ``applied``."""
     backend: str = ""
     """The framework of the step that it was read from, for messages; empty where it is not known."""
+    parts: Mapping[str, Part] = field(default_factory=dict[str, Part])
+    """The arrays of which it has only the rows of one process, by name; none where it was read whole."""
 
 
 def flatten(tree: Tree, prefix: str) -> tuple[Plain, dict[str, Array]]:

@@ -298,10 +298,11 @@ class Step:
         if op.use.eval == "separate" or average in self._built.engine.averaged():
             recompute_statistics(self, self._built.engine, op.target(average), batches, mode, dataset)
 
-    def state(self) -> State:
+    def state(self, *, whole: bool = True) -> State:
         """Return everything that training changes, copied to the host: a step that restores it continues bit for bit.
 
-        Of several processes all must call it, and all get the same: open windows are added up over them.
+        Of several processes all must call it, and all get the same: open windows are added up over them. Where they
+        have shards of weights and ask for no ``whole`` state, each gets its rows of these, and the rest.
         Raises SpecError: GS267 where a user's module, metric or optimizer has state that a checkpoint cannot keep,
         GS290 where the last step failed half done.
 
@@ -310,7 +311,7 @@ class Step:
         """
         self._require_whole()
         self._require_own("its state cannot be read")
-        return self._built.engine.state()
+        return self._built.engine.state(whole=whole)
 
     def restore(self, state: State) -> None:
         """Restore a state in place: the tensors of the step stay the same objects.

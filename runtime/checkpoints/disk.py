@@ -7,7 +7,8 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 _UNFINISHED = re.compile(r"\..+-[0-9a-f]{8}\.new")
@@ -48,15 +49,22 @@ def replace_folder(place: Path, files: Mapping[str, bytes]) -> None:
 
     It is written under a hidden name next to its place and moved there. A name may be a path with ``/``.
     """
-    make_folder(place.parent)
-    making = hidden_sibling(place, "new")
-    try:
-        making.mkdir()
+    with replacing(place) as making:
         for name, content in files.items():
             make_folder((making / name).parent)
             write_file(making / name, content)
         for folder in {making, *((making / name).parent for name in files)}:
             sync_folder(folder)
+
+
+@contextmanager
+def replacing(place: Path) -> Generator[Path]:
+    """Make a folder under a hidden name next to a place, to which it is moved in the end; removed at an error."""
+    make_folder(place.parent)
+    making = hidden_sibling(place, "new")
+    try:
+        making.mkdir()
+        yield making
         _put(making, place)
     except BaseException:
         shutil.rmtree(making, ignore_errors=True)

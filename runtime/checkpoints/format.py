@@ -10,7 +10,7 @@ import math
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn, TypeAlias, cast
@@ -164,8 +164,8 @@ def unpack(content: bytes) -> dict[str, Array]:
         raise ValueError(f"it is not a safetensors file ({str(error).splitlines()[0]})") from error
 
 
-FORMAT = 1
-"""The version of the format that this version writes, and the newest it reads."""
+FORMAT = 2
+"""The newest version of the format that this version reads: with files of several processes. Others have version 1."""
 
 
 class ForeignError(ValueError):
@@ -180,11 +180,18 @@ class StateFile(PlainModel):
     sha256: str
 
 
+class ShardFile(StateFile):
+    """The file of one of several processes: its rows of some arrays, with the first one's place in the whole."""
+
+    rows: dict[str, NonNegativeInt]
+
+
 class Manifest(PlainModel):
     """Everything in a checkpoint except its arrays."""
 
     sections: dict[str, object]
     state: StateFile
+    shards: Annotated[tuple[ShardFile, ...], Field(strict=False)] = ()
     versions: dict[str, str]
     tensors: dict[str, Signature]
 
@@ -204,8 +211,8 @@ def read_manifest(text: bytes) -> Manifest:
     content = unseal(content)
     version = _Format.read(content).checkpoint
     if version > FORMAT:
-        raise ForeignError(f"it has format {version}, and this version of stepgraph reads format {FORMAT}")
-    if version != FORMAT:
+        raise ForeignError(f"it has format {version}, and this version of stepgraph reads up to format {FORMAT}")
+    if version < 1:
         raise ForeignError(f"there is no format {version}")
     return Manifest.read(content)
 
@@ -242,33 +249,60 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> int:
     >>> write_checkpoint(Path(mkdtemp()) / "kept", kept) > 0
     True
     """
-    origin = checkpoint.sections.get("origin")
-    backend = origin.get("backend") if isinstance(origin, dict) else None
-    try:
-        state = pack(checkpoint.arrays)
-        tensors = {name: signature.model_dump(mode="json") for name, signature in describe(checkpoint.arrays).items()}
-        manifest = seal(
-            {
-                "checkpoint": FORMAT,
-                "sections": dict(checkpoint.sections),
-                "state": {"file": STATE, "bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()},
-                "versions": dict[str, Plain](find_versions(backend if isinstance(backend, str) else "")),
-                "tensors": dict[str, Plain](tensors),
-            }
-        )
-    except ValueError as error:
-        help = "a state holds arrays of numbers, and what JSON can say"
-        raise problem("GS234", f"cannot write {str(folder)!r}: {error}", help=help) from error
+    files = make_files(folder, checkpoint)
     place = Path(os.path.abspath(folder))  # so that `.` has a name, too
     try:
         if place.is_dir() and not (place / MANIFEST).exists() and any(place.iterdir()):
             raise OSError(errno.EEXIST, "a folder that is not a checkpoint exists there")  # it would be lost
         if place.exists() and not place.is_dir():
             raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
-        replace_folder(place, {STATE: state, MANIFEST: manifest})
+        replace_folder(place, files)
     except OSError as error:
         raise cannot_write(folder, error) from error
-    return len(state) + len(manifest)
+    return sum(map(len, files.values()))
+
+
+def make_files(
+    folder: Path,
+    checkpoint: Checkpoint,
+    shards: Sequence[ShardFile] = (),
+    divided: Mapping[str, Signature] | None = None,
+) -> dict[str, bytes]:
+    """Return the files of a checkpoint by name; raise SpecError (GS234) for content that it cannot hold.
+
+    ``shards`` are the files that processes wrote, and ``divided`` the whole arrays of which these have rows.
+    """
+    origin = checkpoint.sections.get("origin")
+    backend = origin.get("backend") if isinstance(origin, dict) else None
+    try:
+        state = pack(checkpoint.arrays)
+        signatures = {**describe(checkpoint.arrays), **(divided or {})}
+        tensors = {name: signature.model_dump(mode="json") for name, signature in signatures.items()}
+        files: dict[str, Plain] = {"state": describe_file(STATE, state).model_dump(mode="json")}
+        files |= {"shards": [each.model_dump(mode="json") for each in shards]} if shards else {}
+        manifest = seal(
+            {
+                "checkpoint": FORMAT if shards else 1,
+                "sections": dict(checkpoint.sections),
+                **files,
+                "versions": dict[str, Plain](find_versions(backend if isinstance(backend, str) else "")),
+                "tensors": dict[str, Plain](tensors),
+            }
+        )
+    except ValueError as error:
+        raise cannot_hold(folder, error) from error
+    return {STATE: state, MANIFEST: manifest}
+
+
+def cannot_hold(folder: Path, error: ValueError) -> SpecError:
+    """Return the error of content that a checkpoint cannot hold."""
+    help = "a state holds arrays of numbers, and what JSON can say"
+    return problem("GS234", f"cannot write {str(folder)!r}: {error}", help=help)
+
+
+def describe_file(name: str, content: bytes) -> StateFile:
+    """Return what a manifest says of a file."""
+    return StateFile(file=name, bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
 Purpose: TypeAlias = Literal["new", "old", "gone"]
@@ -382,7 +416,45 @@ def _read(folder: Path) -> Checkpoint:
         raise
     except ValueError as error:
         raise ValueError(f"{MANIFEST}: {error}") from error
-    state = manifest.state
+    arrays = _open(folder, manifest.state)
+    arrays |= _join(folder, manifest.shards)
+    found = describe(arrays)
+    for name, signature in manifest.tensors.items():
+        if name not in found:
+            raise ValueError(f"the array {name!r} is missing")
+        if found[name] != signature:
+            raise ValueError(f"the array {name!r} is {found[name]}, and {MANIFEST} says {signature}")
+    for name in found.keys() - manifest.tensors.keys():
+        raise ValueError(f"the array {name!r} is not in {MANIFEST}")
+    sections = cast("dict[str, Plain]", manifest.sections)
+    return Checkpoint(arrays={name: arrays[name] for name in manifest.tensors}, sections=sections)
+
+
+def _join(folder: Path, files: Sequence[ShardFile]) -> dict[str, Array]:
+    """Return the whole arrays of which several files have rows; raise ValueError where some are missing, or twice."""
+    import numpy as np
+
+    rows: dict[str, list[tuple[int, Array]]] = {}
+    for each in files:
+        arrays = _open(folder, each)
+        if arrays.keys() != each.rows.keys():
+            raise ValueError(f"{each.file} has other arrays than {MANIFEST} says")
+        for name, array in arrays.items():
+            rows.setdefault(name, []).append((each.rows[name], array))
+    joined: dict[str, Array] = {}
+    for name, found in rows.items():
+        found.sort(key=lambda pair: (pair[0], len(pair[1])))  # an empty part begins where the whole ends
+        reached = 0
+        for begin, array in found:
+            if begin != reached:
+                raise ValueError(f"rows of the array {name!r} are missing, or there twice")
+            reached += len(array)
+        joined[name] = np.concatenate([array for _, array in found])
+    return joined
+
+
+def _open(folder: Path, state: StateFile) -> dict[str, Array]:
+    """Return the arrays in a file that a manifest names; raise ValueError where it is another."""
     name = state.file
     is_plain = name.isprintable() and name not in ("", ".", "..") and not any(mark in name for mark in "/\\:")
     path = folder / name if is_plain else folder
@@ -397,16 +469,6 @@ def _read(folder: Path) -> Checkpoint:
     if hashlib.sha256(content).hexdigest() != state.sha256:
         raise ValueError(f"{state.file} does not agree with its checksum")
     try:
-        arrays = unpack(content)
+        return unpack(content)
     except ValueError as error:
         raise ValueError(f"{state.file}: {error}") from error
-    found = describe(arrays)
-    for name, signature in manifest.tensors.items():
-        if name not in found:
-            raise ValueError(f"the array {name!r} is missing")
-        if found[name] != signature:
-            raise ValueError(f"the array {name!r} is {found[name]}, and {MANIFEST} says {signature}")
-    for name in found.keys() - manifest.tensors.keys():
-        raise ValueError(f"the array {name!r} is not in {MANIFEST}")
-    sections = cast("dict[str, Plain]", manifest.sections)
-    return Checkpoint(arrays={name: arrays[name] for name in manifest.tensors}, sections=sections)

@@ -193,8 +193,11 @@ class Engine(ABC):
         """Return how many steps of a mode were finished; a step that raised is none."""
 
     @abstractmethod
-    def state(self) -> State:
-        """Return everything that training changes, copied to the host; raise SpecError (GS267) where that fails."""
+    def state(self, *, whole: bool = True) -> State:
+        """Return everything that training changes, copied to the host; raise SpecError (GS267) where that fails.
+
+        Not ``whole``: what this process has of it, where several share it.
+        """
 
     @abstractmethod
     def restore(self, state: State) -> None:

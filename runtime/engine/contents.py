@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, SupportsInt, TypeVar, cast
 from compiler.ir.instructions import Blend
 from compiler.ir.program import ModeProgram
 from graphspec.diagnostics import Diagnostic
-from runtime.state import Array, Plain, Tree, find_arrays
+from runtime.state import Array, Part, Plain, Tree, find_arrays
 from runtime.support.clocks import Clock, Gates
 
 if TYPE_CHECKING:
@@ -66,6 +66,10 @@ class Stored(Protocol):
     def read(self) -> Array:
         """Return a copy as an array."""
         ...
+
+    def read_own(self) -> tuple[Array, Part | None]:
+        """Return a copy of what this process has of it, and which part that is; None where it is all."""
+        return self.read(), None
 
     def write(self, array: Array) -> None:
         """Take over an array of this shape and type."""

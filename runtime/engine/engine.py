@@ -100,12 +100,12 @@ class ModuleEngine(Engine):
         It depends on that: the momenta of SGD begin with the first update.
         """
 
-    def state(self) -> State:
-        """Return everything that training changes, copied to the host.
+    def state(self, *, whole: bool = True) -> State:
+        """Return everything that training changes, copied to the host; not ``whole``: what this process has of it.
 
         Raises SpecError: GS267 where a user's module, metric or optimizer keeps what a checkpoint cannot.
         """
-        return read_state(self)
+        return read_state(self, whole=whole)
 
     def restore(self, state: State) -> None:
         """Restore a state: in place, and nothing at all where something does not fit.

@@ -13,7 +13,7 @@ from compiler.timing.firing_sets import find_counts, lacks_functions
 from graphspec.diagnostics import SpecError
 from runtime.engine.contents import Contents, Fault, Holder, Item, report_faults
 from runtime.problems import problem
-from runtime.state import Array, Plain, State, Tree, find_arrays, flatten, unflatten
+from runtime.state import Array, Part, Plain, State, Tree, find_arrays, flatten, unflatten
 from runtime.support.clocks import Gates
 
 OPTIONAL = frozenset({"steps", "gates", "averaged", "metrics", "windows", "scaling"})
@@ -123,13 +123,17 @@ def _check(item: Item, found: Found) -> Iterator[Fault]:
             return
 
 
-def read_state(holder: Holder) -> State:
-    """Return everything that training changes, copied to the host.
+def read_state(holder: Holder, *, whole: bool = True) -> State:
+    """Return everything that training changes, copied to the host; not ``whole``: what this process has of it.
 
     Raises SpecError: GS267 where a user's module, metric or optimizer keeps what a checkpoint cannot.
     """
     contents = holder.contents(holder.applied())
-    arrays = {name: stored.read() for name, stored in contents.tensors.items()}
+    arrays: dict[str, Array] = {}
+    parts: dict[str, Part] = {}
+    for name, stored in contents.tensors.items():
+        arrays[name], part = (stored.read(), None) if whole else stored.read_own()
+        parts |= {} if part is None else {name: part}
     counters: dict[str, Plain] = {}
     for item in contents.items:
         plain, found = flatten(item.read(), item.name)
@@ -139,7 +143,7 @@ def read_state(holder: Holder) -> State:
         for section in sections:
             place = cast("dict[str, Plain]", place.setdefault(section, {}))
         place[key] = plain
-    return State(arrays=arrays, counters=counters, backend=holder.backend)
+    return State(arrays=arrays, counters=counters, backend=holder.backend, parts=parts)
 
 
 def restore_state(holder: Holder, state: State) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runtime.checkpoints.format import Checkpoint
+from runtime.checkpoints.shards import write_shards
 from runtime.checkpoints.store import Store
 from runtime.data import AnyFeed
 from runtime.problems import problem
@@ -24,8 +25,8 @@ DATA = "data"
 class Stateful(Protocol):
     """The part of a compiled step that saving needs."""
 
-    def state(self) -> State:
-        """Return everything that training changes."""
+    def state(self, *, whole: bool = True) -> State:
+        """Return everything that training changes; not ``whole``: what this process has of it."""
         ...
 
     def restore(self, state: State) -> None:
@@ -47,7 +48,7 @@ class Keeper:
     origin: Mapping[str, Plain]
     """The origin of the numbers, the same in every checkpoint of the run."""
     processes: Processes = field(default_factory=Alone)
-    """The processes that take the run together: the first alone writes and reads."""
+    """The processes that take the run together: the first alone reads, and writes what is not divided among them."""
 
     def save(self, run: RunState, *, planned: bool = True) -> None:
         """Write a checkpoint; older ones that are neither among the newest nor the best are removed.
@@ -58,8 +59,8 @@ class Keeper:
         if planned:
             before = (step for step in run.planned if step < run.made)
             run.planned = (*before, run.made)[-self.store.keep :]
-        state = self.step.state()  # of all processes
-        if self.processes.rank:
+        state = self.step.state(whole=False)  # of all processes
+        if self.processes.rank and not state.parts:
             return
         place, arrays = flatten(self.feed.state(), DATA)
         sections: dict[str, Plain] = {
@@ -68,7 +69,11 @@ class Keeper:
             DATA: place,
             "loop": run.to_plain(read_latest(run.latest, self.step.numpy)),
         }
-        self.store.save(Checkpoint(arrays={**state.arrays, **arrays}, sections=sections), run.made)
+        checkpoint = Checkpoint(arrays={**state.arrays, **arrays}, sections=sections)
+        if state.parts:
+            write_shards(self.store.path(run.made), checkpoint, state.parts, self.processes)
+        else:
+            self.store.save(checkpoint, run.made)
         self.prune(run)
 
     def prune(self, run: RunState) -> None:

@@ -98,6 +98,9 @@ def test_batches_of_a_class_are_split(tmp_path: Path) -> None:
 def test_a_run_goes_on_with_any_number_of_processes(whole: Path, tmp_path: Path) -> None:
     write(tmp_path)
     train(tmp_path, 2, "--steps", "4", "--set", "parallel.kind=sharded")  # in the middle of a window
+    files = [path.name for path in (tmp_path / "out" / "checkpoints" / "step-4").iterdir()]
+    shards = [f"shard-{number:05d}-of-00002.safetensors" for number in (1, 2)]
+    assert sorted(files) == ["manifest.json", *shards, "state.safetensors"]
     train(tmp_path, 1, "--steps", "8", "--resume")
     train(tmp_path, 2, "--steps", "11", "--resume")
     train(tmp_path, 2, "--steps", "14", "--resume", "--set", "parallel.kind=sharded")

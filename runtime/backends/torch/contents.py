@@ -23,7 +23,7 @@ from runtime.engine.contents import (
     name_slots,
     window_item,
 )
-from runtime.state import Array
+from runtime.state import Array, Part
 
 
 @final
@@ -63,6 +63,11 @@ class StoredShard(Stored):
     def read(self) -> Array:
         """Return a copy on the host, which all processes make together."""
         return to_array(self.shards.gather(self.own, self.parameter))
+
+    def read_own(self) -> tuple[Array, Part | None]:
+        """Return a copy of this process's rows, and which these are; None where every process has all."""
+        begin = self.shards.begin(self.parameter)
+        return to_array(self.own), None if begin is None else Part(begin=begin, shape=self.describe()[0])
 
     def write(self, array: Array) -> None:
         """Copy the rows of this process out of an array."""

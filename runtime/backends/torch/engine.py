@@ -171,9 +171,9 @@ class TorchEngine(ModuleEngine):
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def state(self) -> State:
-        """Return everything that training changes, copied to the host."""
-        return ModuleEngine.state(self)
+    def state(self, *, whole: bool = True) -> State:
+        """Return everything that training changes, copied to the host; not ``whole``: what this process has of it."""
+        return ModuleEngine.state(self, whole=whole)
 
     @torch.inference_mode(False)
     @torch.no_grad()

@@ -211,8 +211,8 @@ def test_a_forged_field_is_no_raw_error(folder, change, told):
 
 
 def test_a_newer_format_says_what_is_needed(folder):
-    forge(folder, lambda manifest: manifest.update(checkpoint=2))
-    told = refused(folder, "GS242.*it has format 2, and this version of stepgraph reads format 1")
+    forge(folder, lambda manifest: manifest.update(checkpoint=3))
+    told = refused(folder, "GS242.*it has format 3, and this version of stepgraph reads up to format 2")
     assert "needs a newer stepgraph" in told
 
 

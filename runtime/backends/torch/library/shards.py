@@ -133,12 +133,17 @@ class Shards:
         pairs = zip(gradients, parameters, strict=True)
         return tuple(None if each is None else self.take(each, parameter) for each, parameter in pairs)
 
+    def begin(self, parameter: torch.Tensor) -> int | None:
+        """Return the first row of a whole parameter that this process has; None where it has all."""
+        if id(parameter) not in self.shards:
+            return None
+        whole = self.shards[id(parameter)].whole
+        return min(self.replicas.rank * self._height(whole), len(whole))
+
     def take(self, whole: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
         """Return the rows of this process of a tensor with those of a whole parameter."""
-        if id(parameter) not in self.shards:
-            return whole
-        begin = min(self.replicas.rank * self._height(whole), len(whole))
-        return whole.narrow(0, begin, len(parameter))
+        begin = self.begin(parameter)
+        return whole if begin is None else whole.narrow(0, begin, len(parameter))
 
     @torch.no_grad()
     def gather(self, own: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
