@@ -18,14 +18,14 @@ from runtime.engine.replicas import DECLARE, Reducer
 
 PACKAGES = ("torch", "apex", "fairscale", "deepspeed")
 INSIDE = f"pass the module inside, `{{}}.module`; {DECLARE}"
-BEFORE = f"pass the module as it was before; {DECLARE}"
+BEFORE = "pass the module as it was before; shards are declared in the spec, by `kind: sharded` under `parallel`"
 REMEDIES: Mapping[str, tuple[str, str]] = {
     "DistributedDataParallel": ("is wrapped by DistributedDataParallel", INSIDE),
     "DataParallel": ("is wrapped by DataParallel", INSIDE),
     "FullyShardedDataParallel": ("is wrapped by FullyShardedDataParallel", BEFORE),
     "DeepSpeedEngine": ("is a DeepSpeedEngine", INSIDE),
     "FSDPModule": ("was given to `fully_shard`", BEFORE),
-    "DDP": ("was given to `replicate`", BEFORE),
+    "DDP": ("was given to `replicate`", f"pass the module as it was before; {DECLARE}"),
 }
 """Classes of the packages above, among the bases of a module: what is said of it, and the remedy."""
 WHY = "its replicas are made equal inside `loss.backward()`, which a step does not call, so they would drift apart"

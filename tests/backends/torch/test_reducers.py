@@ -105,7 +105,7 @@ WRAPPED = {
             net(), sharding_strategy=ShardingStrategy.NO_SHARD, device_id=torch.device("cpu")
         ),
         "is wrapped by FullyShardedDataParallel",
-        "as it was before",
+        "as it was before; shards are declared in the spec, by `kind: sharded`",
     ),
     "fully_shard": (lambda: fully_shard(net()), "was given to `fully_shard`", "as it was before"),
     "fully_shard inside": (partly_sharded, "part '0' was given to `fully_shard`", "as it was before"),
