@@ -10,6 +10,7 @@ from graphspec.analysis.derived import find_derived
 from graphspec.analysis.gradient_sets import Sets, find_gradient_sets
 from graphspec.declare.formulas import LOSS
 from graphspec.declare.graph import GraphSpec
+from graphspec.declare.models import ModelSpec
 from graphspec.declare.ops import (
     AdaptOp,
     AssignOp,
@@ -80,10 +81,15 @@ class RuleContext:
     spec: GraphSpec
     entries: Mapping[str, tuple[Entry, ...]]
     sets: Sets
-    kinds: Mapping[str, str]
-    """What every model, average and derived model is made of, through likenesses: class, layers or parameter."""
+    origins: Mapping[str, ModelSpec]
+    """The declaration of what every model, average and derived model is made of, through likenesses."""
     broken: frozenset[str] = frozenset()
     blind: bool = False
+
+    def kind_of(self, name: str) -> str | None:
+        """Return what a model, average or derived model is made of: class, layers or parameter; None of no such one."""
+        origin = self.origins.get(name)
+        return None if origin is None else origin.kind
 
     def find(self, name: str) -> Entry | None:
         """Return the first declaration of a name."""
@@ -180,21 +186,21 @@ def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind:
         listed.setdefault(entry.name, []).append(entry)
     entries = {name: tuple(each) for name, each in listed.items()}
     sets = find_gradient_sets(spec)
-    kinds = {name: kind for name, kind in _find_kinds(spec).items() if kind is not None and name not in broken}
-    return RuleContext(spec=spec, entries=entries, sets=sets, kinds=kinds, broken=broken, blind=blind)
+    origins = {name: each for name, each in _find_origins(spec).items() if each is not None and name not in broken}
+    return RuleContext(spec=spec, entries=entries, sets=sets, origins=origins, broken=broken, blind=blind)
 
 
-def _find_kinds(spec: GraphSpec) -> Mapping[str, str | None]:
-    """Return the kind of every model, average and derived model; None where likenesses go round or lead nowhere."""
+def _find_origins(spec: GraphSpec) -> Mapping[str, ModelSpec | None]:
+    """Return what every model, average and derived model is made of; None where likenesses lead nowhere, or round."""
     following = {name: model.like for name, model in spec.models.items()}
     following |= {name: op.ema for name, op in spec.shadows().items() if name not in following}
     following |= {name: model for name, model in find_derived(spec).items() if name not in following}
-    kinds: dict[str, str | None] = {name: model.kind for name, model in spec.models.items() if model.like is None}
+    origins: dict[str, ModelSpec | None] = {name: model for name, model in spec.models.items() if model.like is None}
     for start in following:
         way: dict[str, None] = {}
         name: str | None = start
-        while name is not None and name not in kinds and name not in way:
+        while name is not None and name not in origins and name not in way:
             way[name] = None
             name = following.get(name)
-        kinds |= dict.fromkeys(way, kinds.get(name) if name is not None else None)
-    return kinds
+        origins |= dict.fromkeys(way, origins.get(name) if name is not None else None)
+    return origins

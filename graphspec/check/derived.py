@@ -48,8 +48,8 @@ def _check_adapt(
         help = f"take the gradient with `wrt: {op.adapt}` alone"
         yield scope.report("GS122", message, ("ops", name, "gradients"), help=help)
     for path, rate in op.rates:
-        if isinstance(rate, str) and rate in scope.kinds and scope.kinds[rate] != "parameter":
-            message = f"`lr` of op '{name}' names model '{rate}' ({scope.kinds[rate]}), which is not one number"
+        if isinstance(rate, str) and scope.kind_of(rate) not in (None, "parameter"):
+            message = f"`lr` of op '{name}' names model '{rate}' ({scope.kind_of(rate)}), which is not one number"
             help = "write a number, a schedule, or the name of a model like `rate: {parameter: {shape: []}}`"
             yield scope.report("GS127", message, ("ops", name, *path), help=help)
     if model in spec.models and spec.models[model].groups and any(each.frozen for each in spec.models[model].groups):

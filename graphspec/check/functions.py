@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from graphspec.analysis.derived import find_derived
 from graphspec.analysis.scope import RuleContext, find_expression
@@ -10,6 +10,7 @@ from graphspec.check.options import check_options
 from graphspec.declare.compat import adapt_options, find_defaults
 from graphspec.declare.fields import is_path
 from graphspec.declare.inputs import Inputs
+from graphspec.declare.layers import Layer
 from graphspec.declare.library import CALLS, COUNTED, FUNCTIONS, LOSSES, NOT_BUILT, Family, Signature
 from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, TransformOp
 from graphspec.diagnostics import Diagnostic
@@ -122,7 +123,7 @@ def check_outputs(scope: RuleContext) -> Iterator[Diagnostic]:
         match op:
             case ForwardOp():
                 found = sum(output.tap is None for output in op.outputs) if op.outputs else 1
-                if scope.kinds.get(op.forward) not in ("layers", "parameter"):
+                if scope.kind_of(op.forward) not in ("layers", "parameter"):
                     continue
                 expected = min(1, found)
             case CallOp() if op.call.is_builtin:
@@ -148,7 +149,7 @@ def check_outputs(scope: RuleContext) -> Iterator[Diagnostic]:
 def check_models(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check the calls of models that are not classes: how many inputs they take, and that they have no methods."""
     for name, op in scope.sound_ops():
-        kind = scope.kinds.get(op.forward) if isinstance(op, ForwardOp) else None
+        kind = scope.kind_of(op.forward) if isinstance(op, ForwardOp) else None
         if not isinstance(op, ForwardOp) or kind not in ("layers", "parameter"):
             continue
         expected = 1 if kind == "layers" else 0
@@ -163,6 +164,25 @@ def check_models(scope: RuleContext) -> Iterator[Diagnostic]:
         if op.method is not None:
             message = f"model '{op.forward}' ({kind}) has no methods"
             yield scope.report("GS056", message, ("ops", name, "method"), help="`method` needs a model with a `class`")
+        layers = scope.origins[op.forward].layers or ()
+        for index, tap in enumerate(output.tap for output in op.outputs or ()):
+            if tap is not None and not _has_layer(layers, tap):
+                message = f"model '{op.forward}' has no layer '{tap}'"
+                known = f"it has {count(len(layers), 'layer')}, from 0 on" if layers else "it has none"
+                help = f"{known}; one inside of another has both indices, as in `tap: '1.0'`"
+                yield scope.report("GS115", message, ("ops", name, "outputs", index), help=help)
+
+
+def _has_layer(layers: Sequence[Layer], path: str) -> bool:
+    """Return whether there is a layer at a path of indices, those of inner layers after a dot.
+
+    >>> layers = [Layer.model_validate(each) for each in ("relu", {"residual": ["tanh"]})]
+    >>> [_has_layer(layers, path) for path in ("0", "1.0", "2", "0.0", "-1", "relu")]
+    [True, True, False, False, False, False]
+    """
+    first, _, rest = path.partition(".")
+    found = next((layer for index, layer in enumerate(layers) if str(index) == first), None)
+    return found is not None and ("." not in path or _has_layer(found.layers, rest))
 
 
 def check_dimensions(scope: RuleContext) -> Iterator[Diagnostic]:

@@ -169,7 +169,7 @@ def check_likeness(scope: RuleContext) -> Iterator[Diagnostic]:
         path: Path = ("models", name, "like")
         reference = Reference(path=path, name=model.like, role="model")
         yield from check_reference(scope, f"`like` of model '{name}'", path, reference)
-        if name in reported or name in scope.kinds:
+        if name in reported or name in scope.origins:
             continue
         way: dict[str, None] = {}
         following: str | None = name

@@ -267,3 +267,34 @@ def test_an_input_without_shape_may_give_the_batch_but_no_other_size(find):
     text = "graphspec: 1\nname: t\ninputs: {x: {}}\nops:\n  a: {random: normal, shape: [batch]}\n"
     assert find(text).codes == ()
     assert find(text.replace("[batch]", "[time]")).codes == ("GS121",)
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        ("forward: dense, inputs: x, outputs: [y, «{h: {tap: 4}}»]", "model 'dense' has no layer '4'"),
+        ("forward: alike, inputs: x, outputs: [y, «{h: {tap: '1.1'}}»]", "model 'alike' has no layer '1.1'"),
+        ("forward: mean, inputs: x, outputs: [«{h: {tap: relu}}»]", "model 'mean' has no layer 'relu'"),
+        ("forward: scale, outputs: [y, «{h: {tap: 0}}»]", "model 'scale' has no layer '0'"),
+        ("forward: alike, inputs: x, outputs: [y, {h: {tap: '1.0'}}]", ""),
+    ],
+)
+def test_a_tapped_layer_is_there(find, forward, message):
+    text = f"""
+graphspec: 1
+name: tapped
+inputs: {{x: {{shape: [batch, 3]}}}}
+models:
+  dense: {{layers: [{{linear: 3}}, {{residual: [relu]}}], optimizer: sgd}}
+  alike: {{like: dense}}
+  scale: {{parameter: {{shape: [3]}}}}
+ops:
+  mean: {{ema: dense, decay: 0.9}}
+  a: {{{forward}}}
+  b: {{call: sum, inputs: h}}
+outputs: [b]
+"""
+    found = find(text)
+    assert found.codes == (("GS115",) if message else ())
+    assert found.places == found.marks
+    assert message in "".join(each.message for each in found.diagnostics)
