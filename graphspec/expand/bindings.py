@@ -29,6 +29,7 @@ from graphspec.expand.copies import (
 from graphspec.expand.parsed import PARTS, Uses, WrittenOps, find_following, parse_op
 from graphspec.expand.parts import (
     ContainerOp,
+    check_batches,
     check_repeated,
     cut_rows,
     describe_part,
@@ -159,28 +160,14 @@ class _Binder:
 
     def _check_batches(self) -> None:
         """Report iterations of different numbers of batches, and parts of parts of a batch."""
-        taking: dict[str, int] = {}  # how many batches a step takes for an op
-        for container in self._expansion.containers:
-            op, path = parse_op(self._ops[container.name]), ("ops", container.name, "batch")
-            if not isinstance(op, RepeatOp) or op.batch == "reuse":
-                continue
-            around = {each.of.name for each in find_outer(container.inside) if each.of is not None}
-            outer = {each.batch for name in around if isinstance(each := parse_op(self._ops[name]), RepeatOp)}
-            if op.batch in outer:
-                message = f"`batch: {op.batch}` stands inside another"
-                self._report("GS069", message, path, help="write `batch: reuse` on one of them")
-            elif op.batch == "next" and "split" in outer:  # its rows are cut before it reads them
-                message = "`batch: next` stands inside `batch: split`, which cuts one batch"
-                help = (
-                    "write `batch: next` on the outer op and `batch: split` on the inner one, or `reuse` on one of them"
-                )
-                self._report("GS069", message, path, help=help)
-            if op.batch == "next":
-                taking[container.name] = op.most
-                (first, count), *_ = taking.items()
-                if op.most != count:
-                    message = f"a step takes {count} batches for '{first}' and {op.most} for '{container.name}'"
-                    self._report("GS069", message, path, help="let all of them repeat equally often")
+        ops = {container.name: parse_op(self._ops[container.name]) for container in self._expansion.containers}
+        repeats = {name: op for name, op in ops.items() if isinstance(op, RepeatOp)}
+        around = {
+            container.name: [use.of.name for use in find_outer(container.inside) if use.of is not None]
+            for container in self._expansion.containers
+        }
+        for name, message, help in check_batches(repeats, around):
+            self._report("GS069", message, ("ops", name, "batch"), help=help)
 
     def _make(self, name: str, op: Plain, origin: Origin) -> None:
         """Add an op, which messages show at the place of another."""
@@ -198,11 +185,9 @@ class _Binder:
         known = self._name_copies(use, inner)
         for index, value in enumerate(op.outputs if not isinstance(op, SometimesOp) else ()):
             if value not in known:
-                whose = (
-                    f"alternative {use.number} of '{use.of.name}'" if isinstance(op, ChooseOp) else f"'{use.of.name}'"
-                )
-                message, label = f"{whose} has no value '{value}'", did_you_mean(value, known)
-                help = "every alternative has all outputs" if isinstance(op, ChooseOp) else "name a value of its ops"
+                whose = f"alternative {use.number} of " if isinstance(op, ChooseOp) else ""
+                message, label = f"{whose}'{use.of.name}' has no value '{value}'", did_you_mean(value, known)
+                help = "every alternative has all outputs" if whose else "name a value of its ops"
                 self._unsound.add(use.of.name)
                 self._report("GS069", message, (*path, "outputs", index), label=label, help=help)
         given = self._follow_uses({key: written[key] for key in COMMON if key in written})
@@ -490,23 +475,9 @@ class _Binder:
         return data
 
     def _cut(self, of: Container, op: RepeatOp, value: Plain, short: str, origin: Origin) -> None:
-        """Cut the rows of a value into those of every iteration, `passes.2.x`, of as many as a step has."""
-        held = self._held_by(of)
-        names = [f"{use.name}.{short}" for use in self._parts[of.name]]
-        if isinstance(op.repeat, int):
-            self._make(f"{of.name}.rows.{short}", {**cut_rows(value, names), **held}, origin)
-            return
-        around = listed(held.get("within"))
-        for count, moments in op.find_stages():
-            cut = [f"{of.name}.rows.{count}.{short}.{number}" for number in range(1, count + 1)]
-            stage: Plain = {"repeat": f"{of.name}.rows", "number": count, "count": op.most, **moments}
-            within: Plain = [*around, stage]
-            self._make(f"{of.name}.rows.{count}.{short}", {**cut_rows(value, cut), **held, "within": within}, origin)
-        for use in self._parts[of.name]:
-            counts = (count for count, _ in op.find_stages() if count >= use.number)
-            made: Plain = [f"{of.name}.rows.{count}.{short}.{use.number}" for count in counts]
-            within = [*around, describe_part(use, op)]
-            self._make(f"{use.name}.{short}", {"call": "either", "inputs": made, **held, "within": within}, origin)
+        """Make the ops that cut the rows of a value into those of every iteration, `passes.2.x`."""
+        for name, made in cut_rows(value, short, self._parts[of.name], op, self._held_by(of)).items():
+            self._make(name, made, origin)
 
     @property
     def _models(self) -> Mapping[str, Plain]:

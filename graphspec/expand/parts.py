@@ -10,6 +10,7 @@ from graphspec.declare.ops import CopyOp, EmaOp, UpdateOp
 from graphspec.declare.ops.base import OpBase
 from graphspec.declare.options import BATCH
 from graphspec.expand.copies import Use
+from graphspec.expand.plain import listed
 from graphspec.read.source import Path, Plain
 
 ContainerOp = RepeatOp | ChooseOp | SometimesOp
@@ -57,9 +58,56 @@ def has_rows(name: str, data: Mapping[str, Plain]) -> bool:
     return not isinstance(shape, list) or BATCH in shape
 
 
-def cut_rows(value: Plain, names: Sequence[str]) -> dict[str, Plain]:
-    """Return the op that cuts a value into parts, one for each iteration."""
+def cut_rows(
+    value: Plain, short: str, parts: Sequence[Use], op: RepeatOp, held: Mapping[str, Plain]
+) -> dict[str, dict[str, Plain]]:
+    """Return the ops that cut a value into parts, of which each iteration reads its own by its local name.
+
+    There is one cut for every number of iterations, which stands in the steps with so many. ``held`` are the fields
+    that hold for what the iterations are made of.
+    """
+    assert parts[0].of is not None
+    rows, names = f"{parts[0].of.name}.rows", [f"{use.name}.{short}" for use in parts]
+    if isinstance(op.repeat, int):
+        return {f"{rows}.{short}": {**_split(value, names), **held}}
+    around, found = listed(held.get("within")), dict[str, dict[str, Plain]]()
+    for count, moments in op.find_stages():
+        cut = [f"{rows}.{count}.{short}.{number}" for number in range(1, count + 1)]
+        stage: Plain = {"repeat": rows, "number": count, "count": op.most, **moments}
+        found[f"{rows}.{count}.{short}"] = {**_split(value, cut), **held, "within": [*around, stage]}
+    for use, name in zip(parts, names, strict=True):
+        counts = [count for count, _ in op.find_stages() if count >= use.number]
+        made: Plain = [f"{rows}.{count}.{short}.{use.number}" for count in counts]
+        found[name] = {"call": "either", "inputs": made, **held, "within": [*around, describe_part(use, op)]}
+    return found
+
+
+def _split(value: Plain, names: Sequence[str]) -> dict[str, Plain]:
+    """Return the op that splits a value into rows of these names."""
     return {"call": "split_rows", "inputs": value, "args": {"count": len(names)}, "outputs": [*names]}
+
+
+def check_batches(
+    repeats: Mapping[str, RepeatOp], around: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield ops whose iterations cannot have the rows that they ask for, each with the message and the remedy.
+
+    ``around`` has the names of what holds an op, the innermost first.
+    """
+    taking: dict[str, int] = {}  # how many batches a step takes for an op
+    for name, op in repeats.items():
+        outer = {repeats[each].batch for each in around[name] if each in repeats}
+        if op.batch != "reuse" and op.batch in outer:
+            yield name, f"`batch: {op.batch}` stands inside another", "write `batch: reuse` on one of them"
+        elif op.batch == "next" and "split" in outer:  # its rows are cut before it reads them
+            message = "`batch: next` stands inside `batch: split`, which cuts one batch"
+            yield name, message, "write `next` on the outer one and `split` on the inner one, or `reuse` on either"
+        if op.batch == "next":
+            taking[name] = op.most
+            (first, count), *_ = taking.items()
+            if op.most != count:
+                message = f"a step takes {count} batches for '{first}' and {op.most} for '{name}'"
+                yield name, message, "let all of them repeat equally often"
 
 
 def draws_rows(op: Mapping[str, Plain]) -> bool:

@@ -19,7 +19,7 @@ MUTANTS_OF_PARTS = (
     Mutant(
         name="rows-of-another-iteration",
         says="The first iteration reads the last part of the rows.",
-        place="graphspec.expand.bindings:cut_rows",
+        place="graphspec.expand.parts:_split",
         change=to.change(lambda op, value, names: {**op, "outputs": [*reversed(names)]}),
         killer="numbers",
         case="iterations-of-rows",
