@@ -23,6 +23,7 @@ from compiler.ir.instructions import (
     Random,
     TakeAccumulated,
 )
+from compiler.ir.instructions.start import ROWS
 from compiler.ir.value import Ref, Use
 from compiler.types.calls import Placement
 
@@ -396,7 +397,9 @@ class Expansion:
         function = "row_shares" if not self.is_replicated else "rank_share" if is_one else "rank_shares"
         options = {} if is_one else {"count": self.count, "axis": self.analysis.axis(entry)}
         place = self.analysis.place(entry)
-        self._add(
-            evaluate("batch#shares", function, (entry,), outputs, op=entry, place=place, options=options, constant=True)
+        made = evaluate(
+            "batch#shares", function, (entry,), outputs, op=entry, place=place, options=options, constant=True
         )
+        # the rows of all are told while the step begins
+        self._add(replace(made, message=ROWS) if self.is_replicated else made)
         return outputs[micro_batch - 1]

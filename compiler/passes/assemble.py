@@ -34,7 +34,8 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     for name in graph.sequence:
         node = graph.nodes[name]
         # what has been sent is no longer needed
-        own = [use for use in node.uses if not node.message or use.value == node.message]
+        is_received = any(use.value == node.message for use in node.uses)
+        own = [use for use in node.uses if not is_received or use.value == node.message]
         uses = [*own, *(use for value in node.defines for use in inlined.pop(value, ()))]
         if isinstance(node, Evaluate) and node.into:
             inlined.setdefault(node.into, []).extend(uses)

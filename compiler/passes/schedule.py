@@ -172,13 +172,19 @@ class _Scheduler:
                     self._prepare(update)
                     remaining.pop(update)
                 self._demand(anchor)
-        for name in (*(name for name in self._before if name not in self._writes), *self._writes):
-            if not self._needs_wait(name):
-                self._demand(name)
-        position = {name: index for index, name in enumerate(self._done)}
-        first = sorted(self._waits, key=lambda name: max(position.get(each, 0) for each in self._before[name]))
-        for name in (*first, *self._before):  # what was sent first is there first
-            self._demand(name)
+        rest = (*(name for name in self._before if name not in self._writes), *self._writes)
+        while len(self._done) < len(rest):
+            for name in rest:
+                if not self._needs_wait(name):
+                    self._demand(name)
+            position = {name: index for index, name in enumerate(self._done)}
+            next_waits = [name for name in self._waits if not self._closure.past(name, self._waits)]
+            if next_waits:  # what was sent first is there first
+                sent = {
+                    name: max((position.get(each, -1) for each in self._before[name]), default=-1)
+                    for name in next_waits
+                }
+                self._demand(min(next_waits, key=sent.__getitem__))
         return tuple(self._done)
 
     def _group(self, chosen: tuple[str, ...], order: UpdateOrder) -> Iterator[tuple[str, ...]]:

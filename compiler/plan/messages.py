@@ -10,6 +10,7 @@ from typing import Literal
 
 from compiler.facts.parameters import find_matching
 from compiler.ir.instructions import Instruction, Sent, Start
+from compiler.ir.instructions.start import ROWS
 from compiler.ir.program import Function, Program
 from compiler.ir.value import Json, Object
 from compiler.plan.compiled_step import CompiledStep
@@ -56,7 +57,12 @@ def find_messages(plan: CompiledStep, function: Function, processes: int) -> tup
     """Return the messages of a function in the order in which they start."""
     program, found = plan.program, list[Message]()
     if any(each.is_replica for each in function.instructions):
-        found.append(Message(name="rows", collective="gather", values=(BATCH,), size=COUNT))
+        # a step that draws for the whole batch, or whose windows count rows, waits at once
+        is_awaited = any(BATCH in each.sizes for each in function.instructions)
+        waiting = (at for at, each in enumerate(function.instructions) if each.message == ROWS)
+        end = 0 if is_awaited else next(waiting, 0)
+        works = [each for each in function.instructions[:end] if each.called is not None or each.derivative is not None]
+        found.append(Message(name="rows", collective="gather", values=(BATCH,), size=COUNT, meanwhile=tuple(works)))
     for at, start in enumerate(function.instructions):
         if isinstance(start, Start):
             rest = function.instructions[at + 1 :]

@@ -168,12 +168,12 @@ def test_values_leave_together_and_others_work_meanwhile() -> None:
     # a window is sent once, and with it what its last step returns
     assert list_messages("accumulated in parts") == {"step.collected": ("loss#own, step.collected#own", [])}
     assert list_messages("dropped") == {  # the window waits for the verdict over what it takes in
-        "step.finite": ("step.finite#own", []),
-        "step.collected": ("loss#own.kept, step.collected#own", []),
+        "step.finite": ("loss#own.kept, step.finite#own", []),
+        "step.collected": ("step.collected#own", []),
     }
     assert list_messages("everything") == {  # rows are gathered, all else is added up
         "far": ("out#own.kept, x, far#own", []),
-        "step": ("fit#own.share, size#own.kept, loss#own.kept, mean#own.share, step#own", []),
+        "step": ("size#own.kept, fit#own.share, loss#own.kept, mean#own.share, step#own", []),
     }
 
 

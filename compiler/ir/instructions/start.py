@@ -8,6 +8,8 @@ from typing import ClassVar, Literal, TypeAlias
 from compiler.ir.instructions.base import InstructionBase
 from compiler.ir.value import Fields, Names, Object
 
+ROWS = "batch#rows"
+"""The message with which a step begins: how many rows each replica has."""
 Collective: TypeAlias = Literal["sum", "gather"]
 """Values are added up (of verdicts: all are true), or their rows are gathered in the order of ranks."""
 

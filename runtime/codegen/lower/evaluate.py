@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 
+from compiler.batch.making import COLLECTIVES
 from compiler.ir.instructions import Accumulate, Evaluate, Random
 from compiler.ir.program import Function, InputDecl, LayerDecl
 from compiler.ir.value import Dimension, Operand, Ref, Scheduled, Setting
@@ -168,7 +169,7 @@ def _operand(value: Operand, instruction: Evaluate, scope: EmitScope) -> ast.exp
 def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     """Return the call, an operator where there is one."""
     function = instruction.function
-    if instruction.message:
+    if instruction.message and function.name in COLLECTIVES:
         return await_message(instruction, scope)
     if is_running(instruction):
         metric = scope.names.metric(scope.mode, instruction.op)
@@ -320,7 +321,10 @@ def batch_size_lines(function: Function, scope: EmitScope) -> tuple[Line, ...]:
     entry = find_sized_input(scope.program, BATCH, function)
     if is_shared:
         begun = syntax.call("replicas.begin", _size(entry, BATCH, scope), syntax.constant(count_parts(function)))
-        size = syntax.assign("batch_size", begun)
-        return (Line(statement=size, op=entry.name, place=entry.place, comment="of all replicas"),)
+        lines = [Line(statement=syntax.perform(begun), op=entry.name, place=entry.place)]
+        if is_counted or has_draws:
+            size = syntax.assign("batch_size", syntax.dotted("replicas.batch_size"))
+            lines.append(Line(statement=size, op=entry.name, place=entry.place, comment="of all replicas"))
+        return tuple(lines)
     size = syntax.assign("batch_size", _size(entry, BATCH, scope))
     return (Line(statement=size, op=entry.name, place=entry.place),)

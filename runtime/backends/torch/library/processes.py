@@ -39,36 +39,47 @@ def _join(parts: Sequence[Any], flat: Sequence[Any]) -> list[Any]:
 
 
 class Replicas:
-    """This process among those of torch.distributed's default group; alone where there is none.
-
-    ``rows``: how many rows of the batch each has in this step, by rank.
-    """
+    """This process among those of torch.distributed's default group; alone where there is none."""
 
     def __init__(self, device: torch.device | str, *, alone: bool = False) -> None:
         self.device = torch.device(device)
         is_group = dist.is_available() and dist.is_initialized() and not alone
         self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if is_group else (0, 1)
-        self.rows = [0] * self.count
+        self.begun: tuple[Message, int] | None = None  # how many rows each has, on its way, and how many it needs
+        self.known: list[int] = [0] * self.count
 
     def leave(self) -> None:
         """Take steps alone from now on."""
         self.rank, self.count = 0, 1
 
-    def begin(self, rows: int, parts: int = 1) -> int:
-        """Begin a step with so many rows here, and return those of all; raise ValueError where one has too few.
+    def begin(self, rows: int, parts: int = 1) -> None:
+        """Begin a step with so many rows here: tell all of them. Whoever has fewer than ``parts`` waits for the rest.
 
-        All raise it, as all know the rows of each.
+        What needs to know the rows of all waits then, and raises ValueError where one has too few: on all.
         """
-        if self.count > 1:
-            found = [torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(self.count)]
-            dist.all_gather(found, torch.tensor([rows], device=self.device))
-            self.rows = torch.cat(found).tolist()
-        else:
-            self.rows = [rows]
-        if min(self.rows) < parts:
-            rank = self.rows.index(min(self.rows))
-            raise ValueError(f"rank {rank} has {self.rows[rank]} rows of the batch, and needs {parts} or more")
-        return sum(self.rows)
+        if self.begun is not None:
+            self.count_rows()
+        found = [torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(self.count)]
+        own = torch.tensor([rows], device=self.device)
+        works = [dist.all_gather(found, own, async_op=True)] if self.count > 1 else []
+        self.begun = Message(works, lambda: torch.cat(found if self.count > 1 else [own]).tolist()), parts
+        if rows < parts:
+            self.count_rows()
+
+    def count_rows(self) -> list[int]:
+        """Return how many rows of the batch each has in this step, by rank; raise ValueError where one has too few."""
+        if self.begun is not None:
+            (message, parts), self.begun = self.begun, None
+            self.known = [message.wait(rank) for rank in range(self.count)]
+            if min(self.known) < parts:
+                rank = self.known.index(min(self.known))
+                raise ValueError(f"rank {rank} has {self.known[rank]} rows of the batch, and needs {parts} or more")
+        return self.known
+
+    @property
+    def batch_size(self) -> int:
+        """Return the rows of all."""
+        return sum(self.count_rows())
 
     def key(self, op: str) -> str:
         """Return the key of an op's draws on the rows of this process; the first has that of one process."""
@@ -76,16 +87,16 @@ class Replicas:
 
     def share(self, x: torch.Tensor) -> float:
         """Return the share of all rows that this process has; ``x``: the input that counts them."""
-        return self.rows[self.rank] / sum(self.rows)
+        return self.count_rows()[self.rank] / self.batch_size
 
     def shares(self, x: torch.Tensor, count: int, axis: int = 0) -> tuple[float, ...]:
         """Return the share of all rows that each of the micro-batches of this process has, the larger ones first."""
         rows = x.shape[axis]
-        return tuple(((rows + count - 1 - part) // count) / sum(self.rows) for part in range(count))
+        return tuple(((rows + count - 1 - part) // count) / self.batch_size for part in range(count))
 
     def own_rows(self, whole: torch.Tensor, axis: int = 0) -> torch.Tensor:
         """Return the rows of this process of a value that has the rows of all, in the order of ranks."""
-        sizes = [whole.shape[axis] * each // sum(self.rows) for each in self.rows]
+        sizes = [whole.shape[axis] * each // self.batch_size for each in self.count_rows()]
         return whole.narrow(axis, sum(sizes[: self.rank]), sizes[self.rank])
 
     @torch.no_grad()
@@ -133,7 +144,7 @@ class Replicas:
         groups: dict[torch.dtype, list[torch.Tensor]] = {}
         sizes: list[list[int]] = []
         for each, (_, axis) in zip(own, parts, strict=True):
-            sizes.append([each.shape[axis] * rows // self.rows[self.rank] for rows in self.rows])
+            sizes.append([each.shape[axis] * rows // self.known[self.rank] for rows in self.count_rows()])
             rows = (each.to(torch.uint8) if each.dtype == torch.bool else each).movedim(axis, 0)
             padded = rows.new_zeros((max(sizes[-1]), *rows.shape[1:]))  # all send as much
             padded[: len(rows)] = rows
@@ -142,7 +153,7 @@ class Replicas:
         found: dict[torch.dtype, list[torch.Tensor]] = {}
         for dtype, group in groups.items():
             sent = torch.cat([each.reshape(-1) for each in group])
-            found[dtype] = [torch.empty_like(sent) for _ in self.rows]
+            found[dtype] = [torch.empty_like(sent) for _ in range(self.count)]
             works.append(dist.all_gather(found[dtype], sent, async_op=True))
 
         def finish() -> list[Any]:
