@@ -1,16 +1,23 @@
 """Compile time of two trees of this project, interleaved: ``python -m benchmarks.compile_time BEFORE [AFTER]``.
 
-Each tree is a process of its own, which compiles and emits a spec when it is asked to. In each round each process does
+With ``--ops 1000`` it is that of specs of a size, in eight shapes: microseconds an op to read JSON and to compile, and
+the peak of memory, each in a process of its own.
+
+Otherwise each tree is a process, which compiles and emits a spec when it is asked to. In each round each process does
 every spec once, in random order; a ratio is taken within a round, of the processor's time.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import random
 import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+from benchmarks.shapes import SHAPES
 
 HERE = Path(__file__).resolve().parents[1]
 SPECS = ("fgsm/fgsm", "gan-digits/gan-digits", "td3/td3", "sac/sac")
@@ -52,6 +59,42 @@ def make_wide(pairs: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+ONCE = """
+import json, resource, sys, time
+sys.path.insert(0, sys.argv[1])
+from compiler import compile_step
+from graphspec import load
+text = sys.stdin.read()
+compile_step(load(sys.argv[2]))  # what is imported late
+begin = time.process_time()
+spec = load(text)
+loaded = time.process_time()
+compile_step(spec)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps([loaded - begin, time.process_time() - loaded, peak]))
+"""
+
+
+def measure_shapes(trees: tuple[str, ...], ops: int, rounds: int) -> None:
+    """Print a table: microseconds an op and megabytes of each tree, and the ratio of the last to the first."""
+    shuffled, few = random.Random(0), json.dumps(SHAPES["coupled models"](14))
+    columns = "".join(f" {'load':>7s} {'compile':>8s} {'MB':>5s}" for _ in trees)
+    print(f"{'shape':22s}{columns} {'ratio':>7s}")
+    for shape, make in SHAPES.items():
+        text = json.dumps(make(ops))
+        found: dict[str, list[list[float]]] = {tree: [] for tree in trees}
+        for _ in range(rounds):
+            for tree in shuffled.sample(trees, len(trees)):
+                command = [sys.executable, "-c", ONCE, tree, few]
+                done = subprocess.run(command, cwd=tree, input=text, capture_output=True, text=True, check=True)
+                found[tree].append(json.loads(done.stdout))
+        rows = [[statistics.median(each) for each in zip(*found[tree], strict=True)] for tree in trees]
+        shown = "".join(f" {1e6 * load / ops:7.1f} {1e6 * late / ops:8.1f} {peak:5.0f}" for load, late, peak in rows)
+        pairs = zip(found[trees[0]], found[trees[-1]], strict=True)
+        ratio = statistics.median((second[0] + second[1]) / (first[0] + first[1]) for first, second in pairs)
+        print(f"{shape:22s}{shown} {ratio:7.3f}", flush=True)
+
+
 def main(before: str, after: str) -> None:
     """Print a table: milliseconds before and after, and the ratio (median, 10 % and 90 %)."""
     folder = Path(before) / "examples"  # what the older tree can read, both can
@@ -87,4 +130,13 @@ def main(before: str, after: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else str(HERE))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("before")
+    parser.add_argument("after", nargs="?", default=str(HERE))
+    parser.add_argument("--ops", type=int, help="compile the shapes of this size")
+    parser.add_argument("--rounds", type=int, default=5, help="of the shapes")
+    asked = parser.parse_args()
+    if asked.ops:  # one tree alone where both are the same
+        measure_shapes(tuple(dict.fromkeys((asked.before, asked.after))), asked.ops, asked.rounds)
+    else:
+        main(asked.before, asked.after)
