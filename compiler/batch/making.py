@@ -119,7 +119,7 @@ def wait(node: Waiting, local: str, of: str) -> tuple[Start, Waiting]:
 def check_everywhere(check: CheckFinite) -> tuple[CheckFinite, Start, CheckFinite]:
     """Return nodes for a check of what replicas have of their own: its verdict, its message, and that of all."""
     own = replace(check, id=f"{check.id}#own", label=f"own {check.label}", scope="own")
-    return own, *wait(replace(check, scope="all"), own.output)
+    return own, *wait(replace(check, scope="all"), own.output, check.id)
 
 
 def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, micro_batch: int) -> Transform:

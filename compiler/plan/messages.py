@@ -26,6 +26,9 @@ NUMBER, COUNT = BYTES["float32"], BYTES["int64"]
 COMBINING: tuple[Literal["sum", "broadcast"], ...] = ("sum", "broadcast")
 """How buffers become equal."""
 
+NOT_COUNTED = "weights that FSDP2 gathers and gradients that are scattered (`scatter_set`)"
+"""What processes with shards send besides: no message of the plan."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
@@ -126,7 +129,8 @@ def describe_messages(plan: CompiledStep, mode: str, processes: int) -> Iterator
         total = _add(each.count_sent(processes) for each in messages)
         known = "an unknown number of bytes" if total is None else _format_size(total)
         count = f"{len(messages)} message{'' if len(messages) == 1 else 's'}"
-        yield f"{of}in all {count}, and each process sends {known} in a step, the least that there can be"
+        rest = f", {NOT_COUNTED} not counted" if plan.program.is_sharded else ", the least that there can be"
+        yield f"{of}in all {count}, and each process sends {known} in a step{rest}"
 
 
 def export_messages(plan: CompiledStep, function: Function, processes: int) -> list[Json]:
