@@ -400,6 +400,6 @@ class Expansion:
         made = evaluate(
             "batch#shares", function, (entry,), outputs, op=entry, place=place, options=options, constant=True
         )
-        # the rows of all are told while the step begins
+        # the counts of rows travel while the step begins
         self._add(replace(made, message=ROWS) if self.is_replicated else made)
         return outputs[micro_batch - 1]

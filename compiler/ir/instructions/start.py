@@ -1,4 +1,4 @@
-"""``start``: begin to combine values over replicas, while the step goes on."""
+"""``start``: begin to combine values over replicas, while the step continues."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ STEPS = (
     Case(
         "processes_alone",
         {"GS257 3:11": "add `parallel: {kind: replicated}`"},
-        ("plan", "processes_alone.yaml", "--nproc", "2"),
+        ("run", "processes_alone.yaml", "--nproc", "2"),
     ),
     Case(
         "processes_local",

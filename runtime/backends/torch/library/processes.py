@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 
 class Message:
-    """Values on their way between the processes, while the step goes on."""
+    """Values on their way between the processes, while the step continues."""
 
     def __init__(self, works: Sequence[Any], finish: Callable[[], list[Any]]) -> None:
         self.works = works
