@@ -115,8 +115,9 @@ class Expansion:
             self._add(replace(node, like=first, gathered=whole, uses=(Use(value=first, differentiable=False),)))
             return
         if isinstance(node, CheckFinite) and not self.late.isdisjoint(node.gradients):
-            for each in check_everywhere(node):
-                self._add(each, node.id)
+            own_check, check = check_everywhere(node)
+            self._add(own_check, node.id)
+            self._combine(check, own_check.output, node.id)
             return
         if isinstance(node, TakeAccumulated) and node.output in self.joined:
             local = own(node.output, self.joined)

@@ -116,10 +116,10 @@ def wait(node: Waiting, local: str, of: str) -> tuple[Start, Waiting]:
     return start, replace(node, uses=uses, message=message)
 
 
-def check_everywhere(check: CheckFinite) -> tuple[CheckFinite, Start, CheckFinite]:
-    """Return nodes for a check of what replicas have of their own: its verdict, its message, and that of all."""
+def check_everywhere(check: CheckFinite) -> tuple[CheckFinite, CheckFinite]:
+    """Return nodes for a check of what replicas have of their own: one for its verdict, and one for that of all."""
     own = replace(check, id=f"{check.id}#own", label=f"own {check.label}", scope="own")
-    return own, *wait(replace(check, scope="all"), own.output, check.id)
+    return own, replace(check, scope="all")
 
 
 def add_sets(name: str, inputs: tuple[str, ...], gradient: Gradient, micro_batch: int) -> Transform:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from compiler.batch.making import check_everywhere
+from compiler.batch.making import check_everywhere, wait
 from compiler.ir.instructions import Apply, CheckFinite, Gradient, Instruction, Start, TakeAccumulated, Transform
 from compiler.ir.value import FunctionRef, Use
 
@@ -87,7 +87,8 @@ class _Sharding:
                 parts = tuple(replace(part, gradients=cut.get(part.gradients, part.gradients)) for part in node.parts)
                 yield replace(node, parts=parts, uses=_renamed(node.uses, cut))
             case CheckFinite() if any(self._is_sharded(value) for value in node.gradients):
-                yield from check_everywhere(node)
+                own, check = check_everywhere(node)
+                yield from (own, *wait(check, own.output, node.id))
             case _:
                 yield node
 
