@@ -131,7 +131,7 @@ def _find_phases(
 
 
 @once_per_spec
-def _find_stepping(spec: GraphSpec) -> Mapping[str, tuple[OptimizerCell, ...]]:
+def find_stepping(spec: GraphSpec) -> Mapping[str, tuple[OptimizerCell, ...]]:
     """Return, by model, the optimizers that step it."""
     found: dict[str, list[OptimizerCell]] = {}
     for cell in find_optimizers(spec):
@@ -145,7 +145,7 @@ def find_averaging(spec: GraphSpec, model: str) -> tuple[tuple[str, float], ...]
 
     There are none where several optimizers step the same parameters: none of them knows the average.
     """
-    cells = _find_stepping(spec).get(model, ())
+    cells = find_stepping(spec).get(model, ())
     found: list[tuple[str, float]] = []
     for cell in cells if sum(not cell.chosen for cell in cells) == 1 else ():
         rule = cell.optimizer.name

@@ -47,7 +47,7 @@ def find_steppers(spec: GraphSpec) -> Mapping[Cell, tuple[tuple[str, str], ...]]
 
 
 @once_per_spec
-def _place_owned(spec: GraphSpec) -> Mapping[Cell, int]:
+def place_owned(spec: GraphSpec) -> Mapping[Cell, int]:
     """Return the positions of the cells that one update steps for several."""
     return {cell: place for place, cell in enumerate(find_owners(spec))}
 
@@ -86,7 +86,7 @@ def find_excluded(spec: GraphSpec, update: str, models: tuple[str, ...]) -> tupl
     cells, owners = find_parameter_cells(spec), find_owners(spec)
     shared = {cell for model in models for cell in cells[model] if owners.get(cell, update) != update}
     found: dict[str, None] = {}
-    for owner in dict.fromkeys(owners[cell] for cell in sorted(shared, key=_place_owned(spec).__getitem__)):
+    for owner in dict.fromkeys(owners[cell] for cell in sorted(shared, key=place_owned(spec).__getitem__)):
         op = spec.ops[owner]
         assert isinstance(op, UpdateOp)
         found.update(dict.fromkeys(model for model in op.update if not shared.isdisjoint(cells[model])))

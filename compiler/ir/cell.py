@@ -79,11 +79,11 @@ def find_parameter_cells(spec: GraphSpec) -> Mapping[str, tuple[Cell, ...]]:
 
 def find_tied(spec: GraphSpec, model: str) -> tuple[str, ...]:
     """Return the other models with which a model shares parameters."""
-    return tuple(name for name in _find_sharers(spec).get(model, ()) if name != model)
+    return tuple(name for name in find_sharers(spec).get(model, ()) if name != model)
 
 
 @once_per_spec
-def _find_sharers(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
+def find_sharers(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
     """Return, by model with tied weights, the models of its group in the order of the document."""
     sharers: dict[Cell, list[str]] = {}
     for name, (_, *tied) in find_parameter_cells(spec).items():

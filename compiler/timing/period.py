@@ -107,12 +107,12 @@ def find_writers(spec: GraphSpec, model: str) -> tuple[str, ...]:
     """Return the updates, averages and copies that write parameters of a model: its own, or such as it shares."""
     found: dict[str, int] = {}
     for cell in find_parameter_cells(spec).get(model, (parameters_of(model),)):
-        found.update(_find_cell_writers(spec).get(cell, {}))
+        found.update(find_cell_writers(spec).get(cell, {}))
     return tuple(sorted(found, key=found.__getitem__))
 
 
 @once_per_spec
-def _find_cell_writers(spec: GraphSpec) -> Mapping[Cell, Mapping[str, int]]:
+def find_cell_writers(spec: GraphSpec) -> Mapping[Cell, Mapping[str, int]]:
     """Return, by parameter cell, what writes it, with its place among the ops."""
     cells = find_parameter_cells(spec)
     found: dict[Cell, dict[str, int]] = {}

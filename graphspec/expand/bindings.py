@@ -98,6 +98,14 @@ class _Binder:
         """Draws that are parts of one draw."""
         self._origins: dict[str, Origin] = dict(expansion.origins)
         self._scopes: dict[str, _Scope] = {}
+        self._copies: dict[str, list[str]] = {}
+        """By use, the copies of the ops of its block."""
+        self._below: dict[str, list[str]] = {}
+        """By the names before a dot, all copies that begin with them: of a use also those of the uses in its block."""
+        for name, use in expansion.copies.items():
+            self._copies.setdefault(use.name, []).append(name)
+            for dot in (at for at, character in enumerate(name) if character == "."):
+                self._below.setdefault(name[:dot], []).append(name)
         self._containers = {each.name: each for each in expansion.containers}
         self._parts = {
             name: [use for use in expansion.uses if use.of is each] for name, each in self._containers.items()
@@ -131,7 +139,7 @@ class _Binder:
             check_part(PARTS[container.kind], {"ops": {container.name: self._ops[container.name]}}, self._document)
         self._check_batches()
         for use in self._expansion.uses:
-            inner = [name for name, each in self._expansion.copies.items() if each == use]
+            inner = self._copies.get(use.name, [])
             self._scopes[use.name] = scope = self._open(use, inner) if use.of is None else self._open_part(use, inner)
             for name in inner:
                 self._ops[name] = self._bind(name, scope)
@@ -294,7 +302,7 @@ class _Binder:
             label = "" if remedy else did_you_mean(name, self._declared)
             self._report(wanted.code, message, (*path, "inputs", key), label=label, help=remedy or wanted.help)
         # Those of the blocks that it uses are among its copies.
-        inner = (parse_op(self._ops[name]) for name in self._expansion.copies if name.startswith(f"{use.name}."))
+        inner = (parse_op(self._ops[name]) for name in self._below.get(use.name, ()))
         named = dict.fromkeys(each.name for op in inner if op is not None for each in op.references())
         for key in op.models:
             if key not in named:
