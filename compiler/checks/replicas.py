@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Apply, Blend, Forward, Instruction, Transform
-from compiler.ir.program import OptimizerDecl, Program
+from compiler.ir.program import Program
 from graphspec.analysis.modes import find_reaches
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import AdaptOp
@@ -65,7 +65,15 @@ def check_shards(spec: GraphSpec, program: Program) -> Iterator[Diagnostic]:
     if not program.is_sharded:
         return
     for optimizer in program.optimizers:
-        yield from _check_rule(spec, optimizer)
+        if not optimizer.builtin or optimizer.rule not in BY_ELEMENT:
+            takes = "reads whole parameters" if optimizer.builtin else "may read whole parameters"
+            yield Diagnostic(
+                code="E-REPLICAS",
+                message=f"'{optimizer.rule}' {takes}, of which a process keeps a shard",
+                span=spec.span("models", optimizer.models[0], "optimizer"),
+                label="needs whole weights",
+                help=f"choose one of {', '.join(sorted(BY_ELEMENT))}, or {WHOLE}",
+            )
     for model in program.models:
         if model.tied:
             yield Diagnostic(
@@ -86,20 +94,6 @@ def check_shards(spec: GraphSpec, program: Program) -> Iterator[Diagnostic]:
             label="needs whole weights",
             help=f"remove it, or {WHOLE}",
         )
-
-
-def _check_rule(spec: GraphSpec, optimizer: OptimizerDecl) -> Iterator[Diagnostic]:
-    """Yield E-REPLICAS for an optimizer that may step an element by others."""
-    if optimizer.builtin and optimizer.rule in BY_ELEMENT:
-        return
-    takes = "reads whole parameters" if optimizer.builtin else "may read whole parameters"
-    yield Diagnostic(
-        code="E-REPLICAS",
-        message=f"'{optimizer.rule}' {takes}, of which a process keeps a shard",
-        span=spec.span("models", optimizer.models[0], "optimizer"),
-        label="needs whole weights",
-        help=f"choose one of {', '.join(sorted(BY_ELEMENT))}, or {WHOLE}",
-    )
 
 
 def _find_whole(node: Instruction) -> Iterator[tuple[str, str]]:

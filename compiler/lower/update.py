@@ -28,7 +28,8 @@ from graphspec.declare.ops import UpdateOp
 def lower_update(name: str, op: UpdateOp, context: LoweringContext) -> tuple[Instruction, ...]:
     """Return the chain of an update: its final gradients, those of others for what it shares with them, its write.
 
-    The gradients of other updates are added where those fire.
+    The gradients of other updates are added where those fire. It changes nothing, so it may be called again to learn
+    which sets the write takes.
     """
     chain, sets = _lower_gradients(name, op, context)
     open_sets = context.find_open(sets, chain)

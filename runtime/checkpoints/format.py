@@ -442,7 +442,7 @@ def _join(folder: Path, files: Sequence[ShardFile]) -> dict[str, Array]:
         for name, array in arrays.items():
             rows.setdefault(name, []).append((each.rows[name], array))
     joined: dict[str, Array] = {}
-    for name, found in rows.items():
+    for name, found in sorted(rows.items()):
         found.sort(key=lambda pair: (pair[0], len(pair[1])))  # an empty part begins where the whole ends
         reached = 0
         for begin, array in found:

@@ -40,7 +40,7 @@ def meet_damaged():
 
 def meet_newer():
     write_checkpoint(Path("step-500"), content_at(500))
-    forge(Path("step-500"), lambda manifest: manifest.update(checkpoint=2))
+    forge(Path("step-500"), lambda manifest: manifest.update(checkpoint=3))
     read_checkpoint(Path("step-500"))
 
 
