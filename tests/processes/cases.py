@@ -53,6 +53,20 @@ inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 2]}}
 models:
   net: {layers: [{linear: 5}, tanh, {linear: 2}], optimizer: {name: adam, lr: 0.05}}
 """
+SHARED_SET = """
+inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 2]}}
+models:
+  net: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.1}}
+  other: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.1}}
+ops:
+  one: {forward: net, inputs: x}
+  two: {forward: other, inputs: x}
+  out: {call: add, inputs: [one, two]}
+  loss: {loss: mse, inputs: [out, y]}
+  slope: {gradient: loss, wrt: [net, other]}
+  step: {update: net, gradients: slope, accumulate: 2}
+  step_other: {update: other, gradients: slope}
+"""
 PLAIN = """
 ops:
   out: {forward: net, inputs: x}
@@ -192,6 +206,7 @@ CASES: Mapping[str, Case] = {
     "everything": Case(FIT + EVERYTHING, eval=True),
     "everything in parts": Case(FIT + EVERYTHING, "micro_batches: 2"),
     "cyclegan in parts": Case(take(cyclegan.JOINT), "micro_batches: 2"),
+    "window of a shared set": Case(SHARED_SET),
     "accumulated": Case(FIT + PLAIN.replace("loss: loss}", "loss: loss, accumulate: 2}")),
     "accumulated in parts": Case(FIT + PLAIN.replace("loss: loss}", "loss: loss, accumulate: 2}"), "micro_batches: 2"),
     "counted": Case(LABELS.replace(", ACCUMULATE", "")),

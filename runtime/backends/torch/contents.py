@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
@@ -116,13 +116,16 @@ def slot_tensors(
             yield f"optimizers.{cell}.{slot}.{name}", parameter, like
 
 
-def window_items(windows: Mapping[str, Any], names: Mapping[int, str], replicas: Any = None) -> Iterator[Item]:
+def window_items(
+    windows: Mapping[str, Any], names: Mapping[int, str], processes: Any = None, local: Collection[str] = ()
+) -> Iterator[Item]:
     """Yield the gradients that updates have accumulated.
 
-    Of replicas each has those of its own rows. What is read is their sum, and what is written goes to the first: sums
-    are linear, so that an update takes the same.
+    Of ``local`` windows each process has the gradients of its own rows. What is read is their sum, and what is written
+    goes to the first: sums are linear, so that an update takes the same.
     """
     for window, held in windows.items():
+        replicas = processes if window in local else None
         named = dict(zip(name_slots(held.parameters, names), held.parameters, strict=True))
         shapes = {name: tuple(parameter.shape) for name, parameter in named.items()}
         write = partial(_write_window, held, named, replicas)

@@ -36,6 +36,7 @@ from runtime.backends.torch.export import ProgramPacker, pack_model
 from runtime.backends.torch.optimizer import TorchOptimizer
 from runtime.backends.torch.statistics import recomputing
 from runtime.backends.torch.wrapped import WrappedState
+from runtime.codegen.lower.accumulate import find_local_windows
 from runtime.codegen.shards import SHARDS
 from runtime.engine.backend import PackedModel, PackedProgram, Signature
 from runtime.engine.contents import (
@@ -195,7 +196,12 @@ class TorchEngine(ModuleEngine):
             *average_items(self.loaded.names.get("AVERAGES", {})),
             *metric_items({each.mode: self.metrics(each.mode) for each in modes}, read_metric, write_metric),
             *scale_items(self.loaded.names.get("loss_scale"), read_scale, write_scale),
-            *window_items(self.loaded.names.get("WINDOWS", {}), names, self.loaded.names.get("replicas")),
+            *window_items(
+                self.loaded.names.get("WINDOWS", {}),
+                names,
+                self.loaded.names.get("replicas"),
+                find_local_windows(self.loaded.program),
+            ),
         ]
         for decl in self.loaded.program.optimizers:
             optimizer = self.loaded.names["OPTIMIZERS"][decl.name]

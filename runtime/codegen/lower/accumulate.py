@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from compiler.ir.instructions import Accumulate, ResetAccumulator, RestoreAccumulator, TakeAccumulated
+from compiler.batch.shards import REDUCE, SCATTER
+from compiler.ir.instructions import Accumulate, ResetAccumulator, RestoreAccumulator, TakeAccumulated, Transform
 from compiler.ir.program import Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
@@ -60,6 +61,19 @@ def lower_reset(instruction: ResetAccumulator, scope: EmitScope) -> Lowered:
         return Lowered(code=(), graph="either")
     dropped = syntax.perform(syntax.method(syntax.name(scope.names.window(instruction.window)), "drop"))
     return Lowered(code=with_notes(instruction, [line_of(instruction, dropped)]))
+
+
+def find_local_windows(program: Program) -> frozenset[str]:
+    """Return the windows of which each process has its own, whose gradients are added up when they are taken."""
+    instructions = tuple(find_instructions(program))
+    reduced = {
+        value
+        for each in instructions
+        if isinstance(each, Transform) and each.function.name in (REDUCE, SCATTER)
+        for value in each.inputs
+    }
+    takes = (each for each in instructions if isinstance(each, TakeAccumulated))
+    return frozenset(each.window for each in takes if each.output in reduced)
 
 
 def window_globals(context: EmitContext) -> Iterator[Global]:
