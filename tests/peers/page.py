@@ -92,11 +92,12 @@ becomes the peer's number.
 
 ## What is left out
 
-- What is [not built yet](language.md#not-built-yet): several processes, repeated and
-  random blocks.
-- What has no name here: Ftrl, Adafactor, LAMB, Muon and AMSGrad; rates that react to a plateau, inverse-time decay,
-  products of schedules, cosines with an exponent; Poisson, log-cosh, squared hinge and percentage losses. Many of
-  these can be written with `call` or your own function.
+- Tests that need several processes: [processes](processes.md) are compared with one process instead.
+- What has no name here: AMSGrad; rates that react to a plateau, inverse-time decay, products of schedules, cosines
+  with an exponent; log-cosh, squared hinge and percentage losses. Many of these can be written with `call` or your
+  own function.
+- Cases of what was added later and has tests of its own: Ftrl, Adafactor, LAMB, LARS, Muon, Poisson losses, and parts
+  that are repeated or chosen.
 - Tests of an interface alone (configurations, pickles, names, types), and tests that only compare random results
   with each other.
 """
