@@ -23,8 +23,8 @@ def give(value: object) -> Change:
 
 
 def change(function: Callable[..., object]) -> Change:
-    """Return what a function makes of the right answer; it gets that, then the arguments."""
-    return lambda original: lambda *arguments: function(original(*arguments), *arguments)
+    """Return what a function makes of the right answer; it gets that, then the arguments, but for options."""
+    return lambda original: lambda *arguments, **options: function(original(*arguments, **options), *arguments)
 
 
 def change_arguments(function: Callable[..., tuple]) -> Change:
