@@ -27,10 +27,10 @@ quick: $(DEV)/installed  ## check format, lint, types and layers, and run the te
 
 # loadgroup keeps tests that share a costly fixture on one worker. tests/conftest.py gives each process one thread.
 # At its end pytest lists the slowest tests.
-test: $(DEV)/installed  ## run every test, with both frameworks
+test: $(DEV)/installed  ## run the tests, with both frameworks: all but the long set
 	$(DEV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup
 
-test-all: test  ## run every test, then the long set: more random specs, kills, demo and examples (docs/correctness.md)
+test-all: test  ## run the tests, then the long set: all other cases, more random specs, kills, demo and examples (docs/correctness.md)
 	$(DEV)/bin/python -m tests.suite.long
 
 check: $(DEV)/installed  ## check format, lint, types and layers
