@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graphspec import Graph, GraphSpec
-from graphspec.python.values import Average, Model, Value
+from graphspec.declare.graph import find_kinds
+from graphspec.python.values import Average, Derived, Model, Value
 from graphspec.write.render import to_plain
 
 HEADER = ("seed", "rng", "precision", "micro_batches")
 FOOTER = ("outputs", "data", "run")
-COMMON = ("mode", "after", "every", "start", "until", "dataset", "doc")
+MODELS = ("model", "source", "called", "adapted")
+"""Roles of names that are models."""
 
 
 class _Later(Exception):
@@ -21,7 +23,7 @@ class Rebuilder:
     """Calls the methods of a graph for a document."""
 
     def __init__(self, spec: GraphSpec) -> None:
-        self.plain = to_plain(spec)
+        self.spec, self.plain = spec, to_plain(spec)
         self.graph = Graph(self.plain["name"], **{key: self.plain[key] for key in HEADER if key in self.plain})
         self.values: dict[str, Value] = {}
         self.models: dict[str, Model] = {}
@@ -67,20 +69,7 @@ class Rebuilder:
         return [self.value(each) for each in (inputs if isinstance(inputs, list) else [inputs])], {}
 
     def add(self, name, op):
-        kinds = (
-            "forward",
-            "call",
-            "metric",
-            "transform",
-            "random",
-            "schedule",
-            "gradient",
-            "update",
-            "ema",
-            "assign",
-            "adapt",
-        )
-        kind = next(key for key in (*kinds, "expr", "copy", "loss") if key in op)
+        kind = "expr" if "expr" in op else find_kinds(op)[0]
         what, outputs = op.pop(kind), op.pop("outputs", None)
         listed = outputs if isinstance(outputs, list) else [outputs]
         many = {} if outputs is None else {"outputs": listed}
@@ -108,30 +97,25 @@ class Rebuilder:
             case "update":
                 rest = {key: self.text(op.pop(key)) for key in ("loss",) if key in op}
                 rest |= {key: self.many(op.pop(key), self.value) for key in ("gradients",) if key in op}
-                self.graph.update(self.many(what, self.model), name=name, **rest, **op)
-                return
+                found = self.graph.update(self.many(what, self.model), name=name, **rest, **op)
             case "adapt":
                 rest = {key: self.text(op.pop(key)) for key in ("loss",) if key in op}
                 rest |= {key: self.value(op.pop(key)) for key in ("gradients",) if key in op}
                 rate = op.pop("lr")
                 rest["lr"] = self.model(rate) if isinstance(rate, str) else rate
-                self.models[name] = self.graph.adapt(self.model(what), name=name, **rest, **op)
-                return
-            case "ema":
-                into = {"into": self.model(op.pop("into"))} if "into" in op else {}
-                found = self.graph.ema(self.model(what), name=name, **into, **op)
-            case "copy":
-                self.graph.copy(self.model(what), into=self.model(op.pop("into")), name=name, **op)
-                return
-            case "assign":
-                self.graph.assign(self.value(what), self.value(op.pop("value")), name=name, **op)
-                return
-        if isinstance(found, Average):
+                found = self.graph.adapt(self.model(what), name=name, **rest, **op)
+            case _:  # a method whose arguments are the fields, with models and values in place of their names
+                for each in self.spec.ops[name].operands():
+                    assert each.path in ((kind,), *((field,) for field in op)), f"how is {kind} declared in Python?"
+                    found = self.model(each.name) if each.role in MODELS else self.value(each.name)
+                    what, op = (found, op) if each.path == (kind,) else (what, {**op, each.path[0]: found})
+                found = getattr(self.graph, kind)(what, name=name, **op)
+        if isinstance(found, Average | Derived):
             self.models[name] = found
         elif isinstance(found, tuple):
             names = [next(iter(each)) if isinstance(each, Mapping) else each for each in listed]
             self.values |= dict(zip(names, found, strict=True))
-        else:
+        elif isinstance(found, Value):
             self.values[name] = found
 
     def text(self, loss):

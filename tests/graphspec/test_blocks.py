@@ -7,6 +7,7 @@ import pytest
 from graphspec import SpecError, dump, load
 from graphspec.declare.ops import KINDS
 from graphspec.limits import Limits
+from tests.graphspec.kinds import LINES
 
 HEAD = """graphspec: 1
 name: blocks
@@ -80,7 +81,7 @@ def test_an_input_of_a_block_may_have_any_name_of_a_value():
     assert by_name == read("\n  one: {use: fitting, inputs: [x, y]}\n", blocks)
 
 
-ONE_OF_EACH = """blocks:
+ALL = """blocks:
   all:
     inputs: [seen, wanted]
     outputs: [h, raw, mean]
@@ -104,15 +105,28 @@ ONE_OF_EACH = """blocks:
 """
 
 
-def test_every_name_in_every_kind_of_op_is_bound():
-    spec = load(f"{HEAD}state: {{memory: {{shape: []}}}}\n{ONE_OF_EACH}ops:\n  u: {{use: all, inputs: [x, y]}}\n")
-    assert {op.kind for op in spec.ops.values()} == KINDS.keys()
+def test_every_name_in_a_block_is_bound():
+    spec = load(f"{HEAD}state: {{memory: {{shape: []}}}}\n{ALL}ops:\n  u: {{use: all, inputs: [x, y]}}\n")
     free = {"net", "other", "memory", "x", "y"}
     for op in spec.ops.values():
         assert {each.name for each in op.references() if not each.name.startswith("u.")} <= free
     assert spec.ops["u.parts"].defines("") == ("u.mean", "u.h")
     assert spec.ops["u.halves"].defines("") == ("u.raw", "u.rest")
     assert spec.ops["u.again"].every == "u.step"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_op_of_every_kind_may_stand_in_a_block(kind):
+    ops = ["out: {forward: net, inputs: x}", "err: {loss: mse, inputs: [out, 0.0]}", *LINES[kind].splitlines()]
+    block = "".join(f"      {line}\n" for line in ops)
+    state = "state: {held: {shape: []}}\n"
+    spec = read(
+        "  u: {use: one, inputs: [y]}\n",
+        f"{state}blocks:\n  one:\n    inputs: [x]\n    outputs: [out]\n    ops:\n{block}",
+    )
+    assert spec.ops["u.a"].kind == kind
+    named = {each.name for op in spec.ops.values() for each in op.references()}
+    assert {name for name in named if not name.startswith("u.")} <= {"net", "other", "held", "y"}
 
 
 def test_the_outputs_of_a_stopped_use_are_constants():

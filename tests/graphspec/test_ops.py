@@ -7,22 +7,7 @@ import pytest
 from graphspec import load
 from graphspec.declare.durations import Duration
 from graphspec.declare.ops import KINDS
-
-LINES = {
-    "forward": "a: {forward: net, inputs: [x]}",
-    "call": "a: {call: add, inputs: [x, 1]}",
-    "random": "a: {random: normal, like: x}",
-    "loss": "a: {loss: mse, inputs: [x, 0.0]}",
-    "gradient": "a: {gradient: err, wrt: net}",
-    "transform": "a: {transform: my:fn, inputs: g}\ng: {gradient: err, wrt: net}",
-    "update": "a: {update: [net, other], loss: err}",
-    "ema": "a: {ema: net, into: other, tau: 0.1}",
-    "metric": "a: {metric: mean, inputs: x}",
-    "copy": "a: {copy: net, into: other}",
-    "assign": "a: {assign: held, value: 1}",
-    "adapt": "a: {adapt: net, loss: err, lr: 0.1}",
-    "schedule": "a: {schedule: step, from: 1, factor: 0.5, every: 100}",
-}
+from tests.graphspec.kinds import LINES
 
 
 def _op(small, line):

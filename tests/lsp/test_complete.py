@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from lsprotocol import types
 
+from graphspec.declare.ops import KINDS
 from graphspec.declare.optimizers import OPTIMIZERS
 
 SPEC = """graphspec: 1
@@ -43,10 +44,7 @@ VALUES = {"state", "action", "center", "now.chosen", "pair", "worth", "judged", 
 MODELS = {"actor", "critic", "late"}
 OPS = {"now", "pair", "worth", "step_critic", "judged", "step_actor", "follow"}
 VARIABLES = {"width", "rate", "tau"}
-KINDS = {
-    "forward", "call", "random", "schedule", "gradient", "transform", "update", "ema", "metric", "loss", "copy",
-    "assign", "adapt", "use", "expr", "repeat", "choose", "sometimes",
-}  # fmt: skip
+FORMS = {*KINDS, "use", "expr", "repeat", "choose", "sometimes"}
 
 EXACT = {
     # what is there, what is written in its place, and all that may stand at the cursor
@@ -68,8 +66,8 @@ EXACT = {
     "names in a block": ("actor, inputs: seen}", "actor, inputs: |}", {"seen", "noise", "told", "chosen", "center"}),
     "a variable": ('"${tau}"', '"${|}"', VARIABLES),
     "a variable in a block": ('"${std}"', '"${|}"', VARIABLES | {"std"}),
-    "the kinds of ops": ("{forward: actor, inputs: seen}", "{|}", KINDS),
-    "the kinds of ops, unclosed": ("{forward: actor, inputs: seen}", "{", KINDS),
+    "the kinds of ops": ("{forward: actor, inputs: seen}", "{|}", FORMS),
+    "the kinds of ops, unclosed": ("{forward: actor, inputs: seen}", "{", FORMS),
     "the rules of optimizers": ("{name: adam,", "{name: |,", {*OPTIMIZERS}),
     "the keys of a rule": ('{name: adam, lr: "${rate}"}', "{name: adam, lr: 1e-3, |}", {
         "betas", "eps", "weight_decay", "sparse", "fused"}),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from graphspec.declare.graph import find_kinds
 from tests.properties.causality import as_list
 from tests.properties.models import has_buffers
 
@@ -63,7 +64,7 @@ def _of_optimizer(optimizer: Document) -> Iterator[str]:
 
 
 def _of_op(document: Document, op: Document) -> Iterator[str]:
-    kind = next(kind for kind in KINDS if kind in op)
+    (kind,) = find_kinds(op)
     yield f"op: {kind}"
     for field in (
         "after",
@@ -162,20 +163,3 @@ def _of_uses(document: Document) -> Iterator[str]:
     targets = {op["into"] for op in ops.values() if "into" in op}
     if any(op["forward"] in targets for op in calls):
         yield "a forward of an average or copy"
-
-
-KINDS = (
-    "forward",
-    "call",
-    "random",
-    "gradient",
-    "transform",
-    "update",
-    "ema",
-    "metric",
-    "loss",
-    "copy",
-    "assign",
-    "schedule",
-    "adapt",
-)
