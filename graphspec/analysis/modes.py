@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import MODES, ModeName, Op
+from graphspec.declare.ops import MODES, ModeName, Op, Reference
 from graphspec.declare.run import EvalSpec
 
 
@@ -63,10 +63,16 @@ def find_makers(spec: GraphSpec) -> Mapping[str, str]:
 
 
 @once_per_spec
-def find_producers(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
-    """Return the ops whose values every op reads."""
+def find_references(spec: GraphSpec) -> Mapping[str, tuple[tuple[Reference, str], ...]]:
+    """Return, by op, where it mentions what an op must have made, each with that op."""
     makers = find_makers(spec)
     return {
-        name: tuple(dict.fromkeys(makers[ref.name] for ref in op.operands() if ref.name in makers))
+        name: tuple((each, makers[each.name]) for each in op.operands() if each.name in makers)
         for name, op in spec.ops.items()
     }
+
+
+@once_per_spec
+def find_producers(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
+    """Return the ops whose values every op reads."""
+    return {name: tuple(dict.fromkeys(source for _, source in each)) for name, each in find_references(spec).items()}

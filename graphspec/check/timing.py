@@ -14,7 +14,7 @@ from graphspec.analysis.evaluation import (
     find_role,
     find_watched_mode,
 )
-from graphspec.analysis.modes import find_makers, find_reaches, is_bound
+from graphspec.analysis.modes import find_producers, find_reaches, find_references, is_bound
 from graphspec.analysis.scope import RuleContext
 from graphspec.declare.data import TrainingSets
 from graphspec.declare.ops import MODES, EmaOp, ForwardOp, ModeName
@@ -61,11 +61,9 @@ def check_batches(scope: RuleContext) -> Iterator[Diagnostic]:
 def check_modes(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse an op that runs in a mode in which a value it reads is not computed."""
     ops, reaches = scope.spec.ops, find_reaches(scope.spec)
-    owners = find_makers(scope.spec)
+    sources, producers = find_references(scope.spec), find_producers(scope.spec)
     for name, op in scope.sound_ops():
-        references = [reference for reference in op.operands() if reference.name in owners]
-        for reference in references if is_bound(op) else ():
-            source = owners[reference.name]
+        for reference, source in sources[name] if is_bound(op) else ():
             blockers = reaches[source].blockers
             missing: list[ModeName] = [mode for mode in MODES if op.runs_in(mode) and mode in blockers]
             if missing and (reaches[source].modes or is_bound(ops[source])):
@@ -75,7 +73,7 @@ def check_modes(scope: RuleContext) -> Iterator[Diagnostic]:
                 notes = (f"{needs}{_say_modes(scope, blocker)}",)
                 help = f"change `mode` of op '{blocker}' or of this op"
                 yield scope.report("GS119", message, ("ops", name, *reference.path), notes=notes, help=help)
-        is_first = all(reaches[owners[reference.name]].modes for reference in references)
+        is_first = all(reaches[source].modes for source in producers[name])
         if not is_bound(op) and not reaches[name].modes and is_first:
             blocking = sorted(set(reaches[name].blockers.values()), key=list(ops).index)
             notes = tuple(_say_modes(scope, each) for each in blocking)
@@ -92,15 +90,13 @@ def check_meetings(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse an op that runs on batches on which a value it reads is not made."""
     ops, datasets = scope.spec.ops, find_datasets(scope.spec)
     places = find_places(scope.spec)
-    owners = find_makers(scope.spec)
+    sources, producers = find_references(scope.spec), find_producers(scope.spec)
     shown = {
         name: enumerate_names(each or "no data set" for each in (*datasets, UNNAMED) if each in places[name])
         for name in ops
     }
     for name, op in scope.sound_ops() if datasets else ():
-        references = [reference for reference in op.operands() if reference.name in owners]
-        for reference in references if op.dataset is not None else ():
-            source = owners[reference.name]
+        for reference, source in sources[name] if op.dataset is not None else ():
             missing = [each or "none" for each in (*datasets, UNNAMED) if each in places[name] - places[source]]
             if missing and places[source]:
                 made = f"where '{reference.name}' is not computed"
@@ -108,9 +104,8 @@ def check_meetings(scope: RuleContext) -> Iterator[Diagnostic]:
                 notes = (f"'{reference.name}' is computed on batches of {shown[source]}",)
                 help = f"change `dataset` of '{source}' or '{name}'"
                 yield scope.report("GS132", message, ("ops", name, *reference.path), notes=notes, help=help)
-        sources = dict.fromkeys(owners[reference.name] for reference in references)
-        if op.dataset is None and not places[name] and all(places[source] for source in sources):
-            notes = tuple(f"'{each}' runs on batches of {shown[each]}" for each in sources)
+        if op.dataset is None and not places[name] and all(places[source] for source in producers[name]):
+            notes = tuple(f"'{each}' runs on batches of {shown[each]}" for each in producers[name])
             message = f"op '{name}' runs on no data set: the values it reads never come from one batch"
             help = "write one op for each data set: an update of each loss instead of one of their sum"
             yield scope.report("GS132", message, ("ops", name), key=True, notes=notes, help=help)
