@@ -241,9 +241,13 @@ class Graph(Randoms):
         )
 
     @overload
-    def call(self, function: Function, *inputs: Operand, outputs: None = None, **options: object) -> Value: ...
+    def call(self, function: Function, *inputs: Operand, outputs: None = None, **options: object) -> Value:
+        """Return the one value that a function gives."""
+
     @overload
-    def call(self, function: Function, *inputs: Operand, outputs: Outputs, **options: object) -> tuple[Value, ...]: ...
+    def call(self, function: Function, *inputs: Operand, outputs: Outputs, **options: object) -> tuple[Value, ...]:
+        """Return the several values that a function gives."""
+
     def call(
         self, function: Function, *inputs: Operand, outputs: Outputs | None = None, **options: object
     ) -> Value | tuple[Value, ...]:
@@ -313,7 +317,9 @@ class Graph(Randoms):
         unconnected: Literal["error", "skip", "zero"] | None = None,
         stop: bool | None = None,
         **fields: Unpack[Fields],
-    ) -> Value: ...
+    ) -> Value:
+        """Return the gradient with respect to one model or value."""
+
     @overload
     def gradient(
         self,
@@ -324,7 +330,9 @@ class Graph(Randoms):
         unconnected: Literal["error", "skip", "zero"] | None = None,
         stop: bool | None = None,
         **fields: Unpack[Fields],
-    ) -> tuple[Value, ...]: ...
+    ) -> tuple[Value, ...]:
+        """Return the gradients with respect to several models or values, in their order."""
+
     def gradient(
         self,
         value: Value | str,
