@@ -20,10 +20,12 @@ examples: $(DEMO)/examples  ## train more examples and judge what they reach
 	$(DEMO)/bin/python examples/judge.py
 
 # The slice says most for its time: layers and tables, whole plans, diagnostics and emitted sources, hand-written loops of some rows.
-QUICK := tests/architecture tests/golden $(foreach row,accumulated_gradients deferred_updates skipped_steps missing_gradients micro_batches,tests/features/test_$(row).py)
+# Building a wheel says little for its own.
+QUICK := tests/architecture --ignore=tests/architecture/test_wheel.py tests/golden $(foreach row,accumulated_gradients deferred_updates skipped_steps missing_gradients micro_batches,tests/features/test_$(row).py)
 quick: $(DEV)/installed  ## check format, lint, types and layers, and run the tests that say most: a minute and a half
 	$(DEV)/bin/ruff format --check --quiet .
-	$(DEV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup $(QUICK)
+	@$(DEV)/bin/pyright --pythonpath $(DEV)/bin/python & types=$$!; \
+	  $(DEV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup $(QUICK); tests=$$?; wait $$types && exit $$tests
 
 # loadgroup keeps tests that share a costly fixture on one worker. tests/conftest.py gives each process one thread.
 # At its end pytest lists the slowest tests.
@@ -47,7 +49,7 @@ kills: $(DEV)/installed  ## kill runs 50 times for each of eight specs, 10 times
 	OMP_NUM_THREADS=1 $(DEV)/bin/python -m tests.resilience 10 --backend tensorflow
 
 SOAK_SECONDS ?= 600
-soak: $(DEV)/installed  ## compare more random specs with the oracle (SOAK_SECONDS=600), behind those tried already
+soak: $(DEV)/installed  ## compare more random specs with the oracle (SOAK_SECONDS=600), after those tried already
 	OMP_NUM_THREADS=1 $(DEV)/bin/python -m tests.properties.soak --seconds $(SOAK_SECONDS)
 
 schemas: $(DEV)/installed  ## regenerate schemas/*.json
@@ -65,7 +67,7 @@ clean:  ## remove the environments
 
 # $(call install,FOLDER,EXTRA EXTRA ...) makes the environment afresh whenever a pin changes, so that nothing old stays in it.
 # The machine's own pip fills it: `venv` alone would need ensurepip, which Debian packages apart from Python.
-# An activated environment of this folder is about to be removed, so the interpreter that made it goes on in its place.
+# An activated environment of this folder is about to be removed, so the interpreter that made it takes its place.
 # Hatchling comes first, by its pinned version, because pip's build isolation would fetch an unpinned one.
 base = $(shell $(PYTHON) -c 'import os, sys; print(sys._base_executable if os.path.basename(sys.prefix) in ("$(DEMO)", "$(DEV)") else sys.executable)')
 define install
