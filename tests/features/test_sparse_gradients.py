@@ -1,4 +1,4 @@
-"""The gradient of a `sparse` table stays rows, each index once, behind loss scale, check, window and clip."""
+"""The gradient of a `sparse` table stays rows, each index once, through loss scale, check, window and clip."""
 
 from __future__ import annotations
 

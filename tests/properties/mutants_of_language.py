@@ -53,7 +53,7 @@ def round_to_nearest(nodes: Nodes, *arguments: object) -> Nodes:
 MUTANTS_OF_LANGUAGE = (
     Mutant(
         name="batches-of-the-next",
-        says="An iteration reads the batch of the one behind it.",
+        says="An iteration reads the batch of the next one.",
         place="graphspec.expand.bindings:_Binder._find_rows",
         change=to.change(read_later),
         killer="numbers",
