@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.dispatch import describe_steps
 from compiler.plan.formula import Lines, find_lines
 from compiler.plan.text import cells_of, describe_function, flags_of, list_details
-from compiler.plan.turns import describe_turns
 from compiler.plan.waits import CARRYING
 from graphspec.diagnostics import escape
 
@@ -111,9 +111,9 @@ def _name_nodes(function: str, graph: StepGraph) -> Mapping[str, str]:
 def _title(plan: CompiledStep, mode: str, name: str) -> tuple[str, str]:
     """Return the name of a function, and what it writes and when, as above its lines in the text."""
     program = plan.program.mode(mode)
-    turns = describe_turns(program, plan.program)
+    steps = describe_steps(program, plan.program)
     function = next(each for each in program.functions if each.name == name)
-    return name, describe_function(plan, function, turns.get(name, ""))
+    return name, describe_function(plan, function, steps.get(name, ""))
 
 
 def _find_flags(plan: CompiledStep, name: str) -> Mapping[str, tuple[str, ...]]:

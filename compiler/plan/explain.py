@@ -12,11 +12,11 @@ from compiler.passes.decisions import explain_delay
 from compiler.passes.policies import POLICIES, Policy
 from compiler.passes.schedule import is_update
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.dispatch import describe_steps, format_share
 from compiler.plan.formula import Lines
 from compiler.plan.left_out import find_absence
 from compiler.plan.stops import explain_stops
 from compiler.plan.text import cells_of, flags_of
-from compiler.plan.turns import describe_turns, format_share
 from graphspec.declare.library import RANDOMS
 from graphspec.declare.ops import Op
 from graphspec.diagnostics import escape
@@ -35,7 +35,7 @@ def explain_op(plan: CompiledStep, op: str) -> str:
     text = [", ".join(header) + (f" ({place})" if place else "")]
     explained: dict[tuple[str, ...], list[str]] = {}
     numbers: dict[str, list[int]] = {}
-    turns = {name: steps for mode in plan.program.modes for name, steps in describe_turns(mode, plan.program).items()}
+    steps = {name: when for mode in plan.program.modes for name, when in describe_steps(mode, plan.program).items()}
     for function, graph in plan.graphs.items():
         sentences: list[str] = []
         instructions = find_instructions(plan, graph, function)
@@ -57,7 +57,7 @@ def explain_op(plan: CompiledStep, op: str) -> str:
         places: list[str] = []
         for function in functions:
             found = numbers.get(function, [])
-            when = f"; {turns[function]}" if function in turns else ""
+            when = f"; {steps[function]}" if function in steps else ""
             lines_of = f"line{'s' if found[1:] else ''} {', '.join(map(str, found))}"
             places.append(f"{function} ({lines_of}{when})" if found else function)
         text += ["", f"in {', '.join(places)}", *(f"  {sentence}" for sentence in said)]

@@ -10,11 +10,11 @@ from compiler.ir.instructions.base import export_commit
 from compiler.ir.step_graph import Edge
 from compiler.ir.value import Json, Object, ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.dispatch import describe_steps, find_first_dispatches
 from compiler.plan.messages import export_messages
 from compiler.plan.settings import export_optimizer, find_groups, format_change
 from compiler.plan.summary import find_moments
 from compiler.plan.timetable import find_applied, find_schedules, format_entry
-from compiler.plan.turns import describe_turns, find_first_turns
 from compiler.plan.waits import find_waits
 
 
@@ -64,7 +64,7 @@ def export_plan(plan: CompiledStep, mode: str, processes: int = 1) -> Object:
         "mode": mode,
         "order": program.order,
         "functions": [*_export_functions(plan, mode, processes)],
-        "first_steps": [[*names] for names in find_first_turns(program.mode(mode), program)],
+        "first_steps": [[*names] for names in find_first_dispatches(program.mode(mode), program)],
         "clocks": {**find_moments(plan, program.mode(mode))},
         "optimizers": [export_optimizer(each) for each in find_applied(program, mode)],
         "groups": groups,
@@ -77,11 +77,11 @@ def export_plan(plan: CompiledStep, mode: str, processes: int = 1) -> Object:
 def _export_functions(plan: CompiledStep, mode: str, processes: int) -> Iterator[Object]:
     """Yield the functions of a mode: when they run, and their instructions."""
     program = plan.program.mode(mode)
-    turns = describe_turns(program, plan.program)
+    steps = describe_steps(program, plan.program)
     for function in program.functions:
         head: Object = {"name": function.name, "active": [*function.active]}
-        if function.name in turns:
-            head["steps"] = turns[function.name]
+        if function.name in steps:
+            head["steps"] = steps[function.name]
         if function.datasets:
             head["datasets"] = [each or None for each in function.datasets]
         waits = find_waits(plan.graphs[function.name])

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from compiler.ir.instructions import Emit
 from compiler.ir.program import Mode
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.turns import describe_turns
+from compiler.plan.dispatch import describe_steps
 from graphspec.analysis.modes import find_makers, find_reaches
 from graphspec.analysis.scope import list_reported
 from graphspec.declare.graph import GraphSpec
@@ -19,7 +19,7 @@ def list_left_out(plan: CompiledStep, mode: str) -> Iterator[str]:
     program = plan.program.mode(mode)
     if program.mode == "train":
         return
-    functions, turns = program.functions, describe_turns(program, plan.program)
+    functions, steps = program.functions, describe_steps(program, plan.program)
     for value, owner in _find_wanted(plan.spec).items():
         why = find_absence(plan.spec, owner, program.mode)
         among = [
@@ -32,7 +32,7 @@ def list_left_out(plan: CompiledStep, mode: str) -> Iterator[str]:
         elif among and len(among) < len(functions):
             written = plan.spec.ops[owner].every
             clock = f" (`every: {written}`)" if isinstance(written, int) else ""
-            yield f"{value}: returned in {' and '.join(turns.get(name, name) for name in among)} alone{clock}"
+            yield f"{value}: returned in {' and '.join(steps.get(name, name) for name in among)} alone{clock}"
 
 
 def find_absence(spec: GraphSpec, op: str, mode: Mode) -> str:

@@ -8,17 +8,17 @@ from compiler.ir.diagnose import place_in
 from compiler.ir.program import ModeProgram, OptimizerDecl
 from compiler.ir.value import ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.dispatch import (
+    SHOWN,
+    describe_assumption,
+    describe_draws,
+    describe_steps,
+    find_first_dispatches,
+    find_pattern,
+)
 from compiler.plan.folds import group_iterations
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.timetable import format_schedule
-from compiler.plan.turns import (
-    SHOWN,
-    count_turns,
-    describe_assumption,
-    describe_draws,
-    describe_turns,
-    find_first_turns,
-)
 from compiler.plan.waits import find_waits
 from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp
 from graphspec.diagnostics import escape
@@ -41,11 +41,11 @@ def summarize(plan: CompiledStep) -> str:
     names = [function.name for function in mode.functions]
     assumption = describe_assumption(mode, program)
     lines += ["", assumption] if assumption else []
-    if turns := find_first_turns(mode, program) if 1 < len(names) <= len(DIGITS) else ():
-        shown = ("/".join(DIGITS[names.index(name)] for name in turn) for turn in turns)
+    if first := find_first_dispatches(mode, program) if 1 < len(names) <= len(DIGITS) else ():
+        shown = ("/".join(DIGITS[names.index(name)] for name in each) for each in first)
         lines += ["", f"steps 1 to {SHOWN}: {' '.join(shown)}"]
         alike: dict[str, list[str]] = {}
-        for name, steps in describe_turns(mode, program).items():
+        for name, steps in describe_steps(mode, program).items():
             alike.setdefault(steps, []).append(f"{DIGITS[names.index(name)]}: {name}")
         lines += [f"  {', '.join(functions)} ({steps})" for steps, functions in alike.items()]
     overflow = [f"  {sentence}" for sentence in describe_overflow(plan, mode.mode)]
@@ -138,7 +138,7 @@ def _format_optimizer(optimizer: OptimizerDecl) -> str:
 
 def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
     """Return in which steps of a mode each op that writes does: `in every step`, or `in steps 2, 4, 6, ...`."""
-    turns = count_turns(mode, plan.program) if len(mode.functions) > 1 else None
+    pattern = find_pattern(mode, plan.program) if len(mode.functions) > 1 else None
     drawn = [gate.op for gate in mode.gates if gate.draw]
     moments: dict[str, str] = {}
     for op in dict.fromkeys(op for function in mode.functions for op in function.active):
@@ -146,7 +146,7 @@ def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
         if len(among) == len(mode.functions):
             moments[op] = "in every step"
         else:
-            steps = "some steps" if turns is None else turns.describe([function.name for function in among])
+            steps = "some steps" if pattern is None else pattern.describe([function.name for function in among])
             parts = [part for part in drawn if all(part in function.gated for function in among)]
             steps += f" with {' and '.join(parts)}" if parts else ""
             moments[op] = steps if steps.startswith(("from", "after", "only")) else f"in {steps}"

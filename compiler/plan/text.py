@@ -11,6 +11,7 @@ from compiler.ir.program import Function
 from compiler.ir.value import Read, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.dispatch import describe_assumption, describe_draws, describe_steps
 from compiler.plan.folds import PlanLine, find_hidden, group_iterations
 from compiler.plan.formula import Lines, find_lines
 from compiler.plan.left_out import list_left_out
@@ -18,7 +19,6 @@ from compiler.plan.messages import describe_messages
 from compiler.plan.overflow import describe_overflow
 from compiler.plan.settings import find_groups, format_group, format_optimizer
 from compiler.plan.timetable import describe_moments, find_applied, find_schedules, format_entry
-from compiler.plan.turns import describe_assumption, describe_draws, describe_turns
 from compiler.plan.waits import find_waits
 from graphspec.diagnostics import escape
 
@@ -112,14 +112,14 @@ class Table:
 
 def _print_functions(plan: CompiledStep, mode: str) -> Iterator[str]:
     """Yield the functions of a mode, as steps first take them: those that differ little from an earlier one by that."""
-    turns = describe_turns(plan.program.mode(mode), plan.program)
+    steps = describe_steps(plan.program.mode(mode), plan.program)
     functions = {function.name: function for function in plan.program.mode(mode).functions}
     assumption = describe_assumption(plan.program.mode(mode), plan.program)
     yield from ("", assumption) if assumption else ()
     whole: list[Table] = []
-    for function in map(functions.__getitem__, turns or functions):
+    for function in map(functions.__getitem__, steps or functions):
         yield ""
-        yield f"{function.name}  ({describe_function(plan, function, turns.get(function.name, ''))})"
+        yield f"{function.name}  ({describe_function(plan, function, steps.get(function.name, ''))})"
         table = Table(function=function, rows=tuple(_find_rows(plan, function)))
         likest = max(whole, key=lambda each: len({*each.rows} & {*table.rows}), default=None)
         old, new = likest.rows if likest is not None else (), table.rows
@@ -147,14 +147,14 @@ def _align(rows: Sequence[tuple[str, Row]]) -> Iterator[str]:
             yield f"{mark}{row.number:3d}  {row.kind:<{column}}{row.text:<{width}}  {row.notes}".rstrip()
 
 
-def describe_function(plan: CompiledStep, function: Function, turns: str) -> str:
+def describe_function(plan: CompiledStep, function: Function, steps: str) -> str:
     """Return what a function writes, and in which steps it runs."""
     averaged = [gate.op for gate in plan.program.mode(function.mode).gates if gate.clock == "averaged"]
     used = ", ".join(op for op in function.gated if op in averaged)
     drawn = [gate.op for gate in plan.program.mode(function.mode).gates if gate.draw and gate.op in function.gated]
     if drawn:
-        turns = f"with {', '.join(drawn)}" if turns == "every step" else f"{turns} with {', '.join(drawn)}".lstrip()
-    when = f"; {turns}" if turns else ""
+        steps = f"with {', '.join(drawn)}" if steps == "every step" else f"{steps} with {', '.join(drawn)}".lstrip()
+    when = f"; {steps}" if steps else ""
     when += f"; once there is {used}" if used else ""
     when += f"; for {format_datasets(function.datasets)}" if is_particular(function, plan.program) else ""
     return f"writes: {', '.join(group_iterations(function.active, plan.spec)) or 'nothing'}{when}"

@@ -17,7 +17,7 @@ import pytest
 from compiler import Pace, Plan, compile_step
 from compiler.ir.instructions import Accumulate, ResolveOverflow
 from compiler.ir.program import Function
-from compiler.plan.turns import find_turns
+from compiler.plan.dispatch import find_dispatches
 from compiler.timing.gates import find_breaks, find_period
 from graphspec.analysis.datasets import find_datasets
 from graphspec.diagnostics import SpecError
@@ -75,7 +75,7 @@ def walk(plan: Plan, epoch: int, random: Random) -> Walk:
     is_drawn = any(gate.draw for gate in program.gates)
     is_sure = is_sure and not program.undecided
     found.is_whole = steps <= LONGEST and len(meanings) == 1 and is_sure and not is_drawn
-    turns = list(islice(find_turns(program, plan.program), LONGEST))
+    turns = list(islice(find_dispatches(program, plan.program), LONGEST))
     is_skipped = False
     for step in range(1, min(steps, LONGEST) + 1):
         dataset = random.choice([*meanings])

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from compiler.ir.value import Json, Object
 from compiler.passes.policies import POLICIES
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.dispatch import describe_assumption, describe_steps, find_first_dispatches
 from compiler.plan.explain import explain_node
 from compiler.plan.json import export_plan
 from compiler.plan.page.layout import Does, Lane, Mark, Picture, Row, Storage, lay_out
@@ -19,7 +20,6 @@ from compiler.plan.page.svg import HEAD, Rails, describe_marks, list_flags, phra
 from compiler.plan.page.tags import PALETTE, escape_text, read_asset, tag, write_palette
 from compiler.plan.summary import WAITS, find_summarized, list_sections, name_nothing
 from compiler.plan.text import describe_function, list_details
-from compiler.plan.turns import describe_assumption, describe_turns, find_first_turns
 from graphspec.diagnostics import Span
 
 COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
@@ -79,17 +79,17 @@ def _write_functions(plan: CompiledStep, mode: str) -> str:
     names = [function.name for function in program.functions]
     if len(names) == 1:
         return ""
-    turns = describe_turns(program, plan.program)
+    running = describe_steps(program, plan.program)
     tabs = (
         _link_function(
-            name, tag("b", str(number)), f" {escape_text(name)}", tag("small", escape_text(turns.get(name, "")))
+            name, tag("b", str(number)), f" {escape_text(name)}", tag("small", escape_text(running.get(name, "")))
         )
         for number, name in enumerate(names, start=1)
     )
     steps: list[str] = []
-    for step, turn in enumerate(find_first_turns(program, plan.program), start=1):
-        verb = "can take" if turn[1:] else "takes"
-        for place, name in enumerate(turn):
+    for step, taken in enumerate(find_first_dispatches(program, plan.program), start=1):
+        verb = "can take" if taken[1:] else "takes"
+        for place, name in enumerate(taken):
             number = tag("small", "or" if place else str(step))
             steps.append(_link_function(name, number, str(names.index(name) + 1), title=f"step {step} {verb} {name}"))
     strip = tag("ol", *steps, class_="strip", aria_labelledby="strip-name")
@@ -106,10 +106,10 @@ def _link_function(name: str, *content: str, title: str | None = None) -> str:
 def _write_plans(plan: CompiledStep, mode: str, pictures: Sequence[Picture]) -> Iterator[str]:
     """Yield the functions: name, names of the lanes, and the lines over the rails. All but the first are hidden."""
     program = plan.program.mode(mode)
-    turns = describe_turns(program, plan.program)
+    steps = describe_steps(program, plan.program)
     for function, picture in zip(program.functions, pictures, strict=True):
         rails = Rails(picture)
-        when = describe_function(plan, function, turns.get(function.name, ""))
+        when = describe_function(plan, function, steps.get(function.name, ""))
         title = tag("h2", escape_text(function.name) + " " + tag("small", escape_text(when)))
         sizes = {"class_": "plan", "aria_hidden": "true", "width": rails.width}
         head = tag("div", title, tag("svg", rails.draw_head(), **sizes, height=HEAD), class_="head")

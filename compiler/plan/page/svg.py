@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.plan.compiled_step import CompiledStep
+from compiler.plan.dispatch import describe_steps
 from compiler.plan.page.layout import MOST_LANES, Mark, Order, Picture, Row, Storage, lay_out
 from compiler.plan.page.tags import escape_text, read_asset, tag, write_palette
 from compiler.plan.summary import find_summarized
 from compiler.plan.text import describe_function
-from compiler.plan.turns import describe_turns
 
 ROW, TRACK, LANE, MARGIN = 26, 7, 46, 12
 NARROWEST = 14
@@ -225,12 +225,12 @@ def shorten(text: str, most: int = WIDEST) -> str:
 def draw_plan(plan: CompiledStep, mode: str) -> str:
     """Return the functions of a mode below each other as an SVG file, in the reader's light or dark colours."""
     program = plan.program
-    turns = describe_turns(program.mode(mode), program)
+    steps = describe_steps(program.mode(mode), program)
     parts: list[str] = []
     top = width = 0
     for function in program.mode(mode).functions:
         rails = Rails(lay_out(plan, function))
-        when = describe_function(plan, function, turns.get(function.name, ""))
+        when = describe_function(plan, function, steps.get(function.name, ""))
         title = shorten(f"{program.name}: {function.name}  ({when})", WIDEST + 40)
         lines, wide = _draw_lines(rails)
         body = tag("g", rails.draw(), lines, transform=f"translate(0 {34 + HEAD})")

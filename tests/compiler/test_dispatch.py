@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compiler import compile_step
-from compiler.plan.turns import find_turns
+from compiler.plan.dispatch import find_dispatches
 from graphspec import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -23,7 +23,7 @@ BY_HAND = {
 @pytest.mark.parametrize("name", BY_HAND)
 def test_the_functions_of_the_first_steps_are_those_that_the_clocks_choose(name):
     plan = compile_step(load(EXAMPLES / name / f"{name}.yaml"))
-    found = [[*turn.names] for turn in islice(find_turns(plan.program.mode("train"), plan.program), 100)]
+    found = [[*turn.names] for turn in islice(find_dispatches(plan.program.mode("train"), plan.program), 100)]
     assert found == [[f"train_step_{BY_HAND[name](step)}"] for step in range(1, 101)]
     assert plan.to_json()["first_steps"] == found[:16]
 

@@ -19,7 +19,7 @@ TIMES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Dispatch:
     """What a step can take, as long as no update is skipped."""
 
     names: tuple[str, ...]
@@ -28,7 +28,7 @@ class Turn:
     """Whether all gates that start or end with an update are past that."""
 
 
-def find_turns(mode: ModeProgram, program: Program) -> Iterator[Turn]:
+def find_dispatches(mode: ModeProgram, program: Program) -> Iterator[Dispatch]:
     """Yield what every step can take, as long as no update is skipped.
 
     Yields nothing where the number of a step does not tell: where batches are of several data sets, averages take the
@@ -49,7 +49,7 @@ def find_turns(mode: ModeProgram, program: Program) -> Iterator[Turn]:
         due = {gate.op: admitted[gate.op] and _is_due(gate, counts[gate.op]) for gate in gates if gate.is_counted}
         taken = [fire(gates, step, counts, always, due=due, draws=each) for each in draws]
         names = tuple(dict.fromkeys(functions[fired] for fired in taken))
-        yield Turn(names, all(applied[gate.op] >= max(gate.first or 0, gate.last or 0) for gate in gates))
+        yield Dispatch(names, all(applied[gate.op] >= max(gate.first or 0, gate.last or 0) for gate in gates))
         fired = always | taken[0]  # nothing that counts differs between them
         for gate in gates:
             if gate.clock == "writes" and admitted.get(gate.op, True):
@@ -78,18 +78,18 @@ def _is_due(gate: Gate, count: int) -> bool:
     return (count if gate.has_start else count + 1) % gate.every == 0
 
 
-def find_first_turns(mode: ModeProgram, program: Program) -> tuple[tuple[str, ...], ...]:
+def find_first_dispatches(mode: ModeProgram, program: Program) -> tuple[tuple[str, ...], ...]:
     """Return the functions that the first steps can take; none where the number of a step does not tell."""
-    return tuple(turn.names for turn in islice(find_turns(mode, program), SHOWN))
+    return tuple(each.names for each in islice(find_dispatches(mode, program), SHOWN))
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class DispatchPattern:
     """The functions of the first steps, so many that what follows repeats them."""
 
     names: tuple[tuple[str, ...], ...]
     settled: int
-    """The step from which on the functions take turns in a fixed pattern."""
+    """The step from which on the functions follow a fixed pattern."""
     is_whole: bool
     """Whether there are enough steps to see the pattern."""
 
@@ -117,7 +117,7 @@ class Turns:
 
 def describe_assumption(mode: ModeProgram, program: Program) -> str:
     """Return what has to be the case for steps to take the functions named; empty where the clocks alone tell."""
-    if not mode.undecided or next(find_turns(mode, program), None) is None:
+    if not mode.undecided or next(find_dispatches(mode, program), None) is None:
         return ""
     return "the steps are those of a run that skips no update"
 
@@ -134,7 +134,7 @@ def format_share(low: float, high: float, outer: str) -> str:
     return f"in {round(100 * (high - low), 2):g} % of the steps{outer and f' with {outer}'}"
 
 
-def count_turns(mode: ModeProgram, program: Program) -> Turns | None:
+def find_pattern(mode: ModeProgram, program: Program) -> DispatchPattern | None:
     """Return the functions of the first steps; None where the number of a step does not tell."""
     moments = (each for gate in mode.gates for each in (gate.start, gate.until))
     settled = max((each for each in moments if each is not None), default=0)
@@ -143,23 +143,23 @@ def count_turns(mode: ModeProgram, program: Program) -> Turns | None:
     period *= prod(gate.every for gate in mode.gates if gate.clock == "writes")
     names: list[tuple[str, ...]] = []
     is_whole = False
-    for step, turn in enumerate(find_turns(mode, program), start=1):
-        names.append(turn.names)
-        settled = settled if turn.is_settled else max(settled, step + 1)
+    for step, dispatch in enumerate(find_dispatches(mode, program), start=1):
+        names.append(dispatch.names)
+        settled = settled if dispatch.is_settled else max(settled, step + 1)
         is_whole = step >= settled + (TIMES + 1) * period
         if is_whole:
             break
-    return Turns(names=tuple(names), settled=settled, is_whole=is_whole) if names else None
+    return DispatchPattern(names=tuple(names), settled=settled, is_whole=is_whole) if names else None
 
 
-def describe_turns(mode: ModeProgram, program: Program) -> dict[str, str]:
+def describe_steps(mode: ModeProgram, program: Program) -> dict[str, str]:
     """Return by function in which steps it runs: `steps 1, 9, 17, ...`, in the order in which steps first take them.
 
     There is nothing to say of a mode with one function, or with clocks that only a run knows.
     """
-    turns = count_turns(mode, program) if len(mode.functions) > 1 else None
-    if turns is None:
+    pattern = find_pattern(mode, program) if len(mode.functions) > 1 else None
+    if pattern is None:
         return {}
-    first = (name for names in turns.names for name in names)
+    first = (name for names in pattern.names for name in names)
     taken = dict.fromkeys((*first, *(function.name for function in mode.functions)))
-    return {name: turns.describe((name,)) for name in taken}
+    return {name: pattern.describe((name,)) for name in taken}
