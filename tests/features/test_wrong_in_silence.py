@@ -1,6 +1,6 @@
 """Four cases in which a predecessor trains something else in silence: each is told, or has the right numbers.
 
-They are a parameter that is not used, a layer that is thawed late, two losses of one model, and a parameter that two
+They are a parameter that is not used, a layer that is unfrozen late, two losses of one model, and a parameter that two
 models share. The first is also shown by test_unreached_targets.py, the last by the catalogue (one-owner, two-owners,
 tied-weights).
 """
@@ -16,8 +16,8 @@ from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import Step, build
 from tests.conformance.scenarios import tied_tensorflow, tied_torch
+from tests.features.freezing import make_frozen
 from tests.features.steps import build_step, set_weights, weights
-from tests.features.thawing import make_frozen
 
 UNUSED = """
 graphspec: 1
@@ -75,7 +75,7 @@ def moved(step: Step) -> set[str]:
     return {name.split(".")[1] for name, value in weights(step).items() if not np.array_equal(value, before[name])}
 
 
-def test_a_layer_that_is_thawed_after_the_step_was_built_is_told(backend: str) -> None:
+def test_a_layer_that_is_unfrozen_after_the_step_was_built_is_told(backend: str) -> None:
     frozen = make_frozen(backend)
     step = build_given(frozen.model, backend)
     assert len(moved(step)) == 1
@@ -86,7 +86,7 @@ def test_a_layer_that_is_thawed_after_the_step_was_built_is_told(backend: str) -
     assert len(moved(build_given(frozen.model, backend))) == 2
 
 
-def test_a_layer_that_is_frozen_after_the_step_was_built_is_told_and_may_be_thawed_again(backend: str) -> None:
+def test_a_layer_that_is_frozen_after_the_step_was_built_is_told_and_may_be_unfrozen_again(backend: str) -> None:
     frozen = make_frozen(backend)
     frozen.let_train(wanted=True)
     step = build_given(frozen.model, backend)

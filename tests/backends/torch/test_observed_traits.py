@@ -169,7 +169,7 @@ def narrow(dtype: str) -> nn.Module:
     [("bfloat16", "precision: {compute: bfloat16}"), ("float64", 'build(..., dtype="float64")'), ("float32", None)],
 )
 def test_a_class_with_parameters_of_another_type_is_converted_and_the_notes_say_so(dtype, remedy):
-    net = f"{{class: 'tests.backends.torch.test_learning:narrow', {ADAM}, args: {{dtype: {dtype}}}}}"
+    net = f"{{class: 'tests.backends.torch.test_observed_traits:narrow', {ADAM}, args: {{dtype: {dtype}}}}}"
     step = build(plan_of(net), device="cpu", allow=["tests"])
     assert {each.dtype for each in step.models["net"].parameters()} == {torch.float32}
     found = [note for note in step.notes if "they become float32" in note]

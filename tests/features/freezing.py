@@ -35,5 +35,5 @@ class FrozenTensorFlow:
 
 
 def make_frozen(backend: str) -> Any:
-    """Return a model whose first layer is frozen, with the means to thaw it."""
+    """Return a model whose first layer is frozen, with the means to unfreeze it."""
     return FrozenTorch() if backend == "torch" else FrozenTensorFlow()
