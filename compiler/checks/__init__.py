@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from compiler.checks.derived import check_derived_calls
 from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect, check_shown
 from compiler.checks.gradients import check_bootstrap, check_left_targets, check_targets, check_terms
 from compiler.checks.micro_batches import check_counts, check_summed
@@ -16,7 +15,7 @@ from compiler.checks.ownership import (
     check_overlap,
     check_swaps,
 )
-from compiler.checks.recomputed import check_recomputed
+from compiler.checks.recomputed import check_derived_calls, check_recomputed
 from compiler.checks.sparse import check_row_sets
 from compiler.checks.versions import check_adversary, check_mixed, check_stale
 from compiler.ir.mode_graph import ModeGraph

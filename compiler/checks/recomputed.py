@@ -1,4 +1,4 @@
-"""Check of forwards that are recomputed when a gradient is taken: GS133."""
+"""Checks of forwards that run again when a gradient is taken: E-ADAPT, GS133."""
 
 from __future__ import annotations
 
@@ -10,11 +10,29 @@ from compiler.ir.cell import find_tied
 from compiler.ir.diagnose import span_of
 from compiler.ir.hazard_table import HazardTable
 from compiler.ir.instructions import Forward, Instruction
+from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.flags import is_recomputed
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import ForwardOp
 from graphspec.diagnostics import Diagnostic
+
+
+def check_derived_calls(graph: ModeGraph) -> Iterator[Diagnostic]:
+    """Yield E-ADAPT for a call of a derived model parts of which run again when a gradient is taken.
+
+    They would run with the parameters of the model: the weights in their place are there in the first call alone.
+    """
+    for node in graph.nodes.values():
+        if isinstance(node, Forward) and node.weights is not None and graph.models[node.model].recomputes:
+            yield Diagnostic(
+                code="E-ADAPT",
+                message=f"'{node.op}' calls '{node.weights.name}', which is derived from '{node.model}', a model that "
+                "recomputes parts of its calls",
+                span=span_of(graph.spec, node.op, "forward"),
+                label="gradients would run them again with the parameters of the model",
+                help=f"leave activation checkpoints out of the class of '{node.model}'",
+            )
 
 
 def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> Iterator[Diagnostic]:
