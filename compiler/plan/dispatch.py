@@ -8,7 +8,7 @@ from itertools import islice, product
 from math import lcm, prod
 
 from compiler.ir.program import Gate, ModeProgram, Program
-from compiler.timing.gates import count_on, find_draws, fire
+from compiler.timing.gates import count_on, find_draws, fire, is_due
 
 SHOWN = 16
 """How many steps a plan lists."""
@@ -46,7 +46,7 @@ def find_dispatches(mode: ModeProgram, program: Program) -> Iterator[Dispatch]:
     counts, applied = dict.fromkeys(gated, 0), dict.fromkeys(gated, 0)
     for step in range(1, FARTHEST + 1):
         admitted = {gate.op: _admits(gate, applied[gate.op]) for gate in gates if gate.is_counted}
-        due = {gate.op: admitted[gate.op] and _is_due(gate, counts[gate.op]) for gate in gates if gate.is_counted}
+        due = {gate.op: admitted[gate.op] and is_due(gate, counts[gate.op]) for gate in gates if gate.is_counted}
         taken = [fire(gates, step, counts, always, due=due, draws=each) for each in draws]
         names = tuple(dict.fromkeys(functions[fired] for fired in taken))
         yield Dispatch(names, all(applied[gate.op] >= max(gate.first or 0, gate.last or 0) for gate in gates))
@@ -72,10 +72,6 @@ def _counts_draws(gates: tuple[Gate, ...]) -> bool:
 def _admits(gate: Gate, applied: int) -> bool:
     """Return whether a gate with ``first`` or ``last`` is open after so many updates, where one more takes place."""
     return applied + 1 >= (gate.first or 0) and (gate.last is None or applied < gate.last)
-
-
-def _is_due(gate: Gate, count: int) -> bool:
-    return (count if gate.has_start else count + 1) % gate.every == 0
 
 
 def find_first_dispatches(mode: ModeProgram, program: Program) -> tuple[tuple[str, ...], ...]:

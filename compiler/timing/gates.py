@@ -43,19 +43,25 @@ def fire(
         if gate.draw and not gate.low <= draws.get(gate.draw, gate.low) < gate.high:
             continue
         if gate.clock == "steps":
-            is_due = (step - (gate.start or gate.every)) % gate.every == 0
-            opens = is_due and _is_within(gate, step, dataset) and (not gate.is_counted or due[gate.op])
+            is_at = (step - (gate.start or gate.every)) % gate.every == 0
+            opens = is_at and _is_within(gate, step, dataset) and (not gate.is_counted or due[gate.op])
         elif gate.clock == "epochs":
             opens = ends_epoch(gate, step)
         else:
             now, count = counts_now(gate, step, always.union(fired), dataset), counts.get(gate.op, 0)
-            # With a start the first step that counts is due, without one the n-th.
-            is_due = (count if gate.has_start else count + 1) % gate.every == 0
-            opens = now and due.get(gate.op, is_due)
+            opens = now and due.get(gate.op, is_due(gate, count))
             opens = opens or (gate.flush and ends_epoch(gate, step) and (now or due.get(gate.op, count > 0)))
         if opens:
             fired.add(gate.op)
     return frozenset(fired)
+
+
+def is_due(gate: Gate, count: int) -> bool:
+    """Return whether a gate on the clock ``writes`` is due in a step that counts, after so many that did.
+
+    With a start the first of them is due, without one the n-th.
+    """
+    return (count if gate.has_start else count + 1) % gate.every == 0
 
 
 def counts_now(gate: Gate, step: int, fired: frozenset[str], dataset: str = "") -> bool:
