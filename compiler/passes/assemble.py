@@ -58,13 +58,13 @@ SHOWN_DECISIONS = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT")
 
 def assemble(graph: StepGraph, name: str) -> Function:
     """Return the straight-line function of a scheduled graph."""
-    releases, findings = find_releases(graph), Findings.of(graph)
+    releases, facts = find_releases(graph), NodeFacts.of(graph)
     parts, part = max((node.micro_batch for node in graph.nodes.values()), default=0), 0
     instructions: list[Instruction] = []
     for node in (graph.nodes[name] for name in graph.sequence):
         begins = node.has_line and node.micro_batch not in (0, part)  # a stretch of another micro-batch
         part = node.micro_batch if begins else part
-        instructions.append(_finish(node, graph, findings, (f"micro-batch {part} of {parts}",) if begins else ()))
+        instructions.append(_finish(node, graph, facts, (f"micro-batch {part} of {parts}",) if begins else ()))
         values = releases.get(node.id, ())
         if values:
             instructions.append(Release(op=node.op, values=values))
@@ -85,7 +85,7 @@ def assemble(graph: StepGraph, name: str) -> Function:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class NodeFacts:
     """What is found out about a graph as a whole, by node."""
 
     notes: Mapping[str, tuple[str, ...]]
@@ -96,8 +96,8 @@ class Findings:
     """Places in the sequence."""
 
     @classmethod
-    def of(cls, graph: StepGraph) -> Findings:
-        """Return the findings of a scheduled graph."""
+    def of(cls, graph: StepGraph) -> NodeFacts:
+        """Return what is found out about a scheduled graph."""
         notes: dict[str, list[str]] = {}
         for each in graph.decisions:
             if each.code in SHOWN_DECISIONS:
@@ -109,11 +109,11 @@ class Findings:
         )
 
 
-def _finish(node: Instruction, graph: StepGraph, findings: Findings, notes: tuple[str, ...]) -> Instruction:
+def _finish(node: Instruction, graph: StepGraph, facts: NodeFacts, notes: tuple[str, ...]) -> Instruction:
     """Return a node's instruction with what the passes found out about it."""
     flags = graph.flags
     recorded = node.id in flags.recorded
-    notes, commits = (*notes, *findings.notes.get(node.id, ())), graph.commits.get(node.id, ())
+    notes, commits = (*notes, *facts.notes.get(node.id, ())), graph.commits.get(node.id, ())
     match node:
         case Forward():
             return replace(
@@ -126,13 +126,13 @@ def _finish(node: Instruction, graph: StepGraph, findings: Findings, notes: tupl
                 kept=node.id in flags.kept,
                 snapshot=graph.snapshots.get(node.id, "none") if node.snapshot == "none" else node.snapshot,
                 # inner results from which gradients of its others are taken
-                begun=tuple(each for each in node.inner if (each, node.id) in findings.carried),
+                begun=tuple(each for each in node.inner if (each, node.id) in facts.carried),
                 checkpoint=node.checkpoint and recorded,
             )
         case Evaluate():
             return replace(node, notes=notes, arguments=_detach(node, node.arguments, graph), graph=recorded)
         case Adapt():
-            is_carried = (node.gradients.name, node.id) in findings.carried
+            is_carried = (node.gradients.name, node.id) in facts.carried
             gradients = replace(node.gradients, detach=recorded and not is_carried)
             base = node.base and _detach_use(node, node.base, graph)
             return replace(node, notes=notes, base=base, gradients=gradients, graph=recorded)
@@ -142,7 +142,7 @@ def _finish(node: Instruction, graph: StepGraph, findings: Findings, notes: tupl
                 notes=notes,
                 retain_graph=node.id in flags.retained,
                 create_graph=node.id in flags.created,
-                recomputed=find_recomputed(node, graph, findings.position),
+                recomputed=find_recomputed(node, graph, facts.position),
             )
         case RestoreAccumulator():
             return replace(node, notes=notes, unless=commits)

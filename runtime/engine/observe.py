@@ -1,4 +1,4 @@
-"""Learning: runs user classes once without training, and compiles the plan again with the observations."""
+"""Observed traits, for any framework: which forwards a dry run needs, and what its results say of user classes."""
 
 from __future__ import annotations
 

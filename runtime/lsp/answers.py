@@ -82,7 +82,7 @@ class Question:
 def find_uris(snapshot: Snapshot, uri: str, opened: Mapping[Path, str]) -> Mapping[str, str]:
     """Return the addresses of the files of a spec, by their names in messages: those that the editor uses."""
     texts: Mapping[str, str] = {} if snapshot.document is None else snapshot.document.texts
-    paths = {file: snapshot.locate(file) for file in (*texts, *snapshot.findings.texts)}
+    paths = {file: snapshot.locate(file) for file in (*texts, *snapshot.checked.texts)}
     return {**{file: opened.get(path) or path.as_uri() for file, path in paths.items()}, snapshot.file: uri}
 
 
@@ -106,7 +106,7 @@ def _complete(question: Question, params: types.CompletionParams) -> types.Compl
 
 
 def _hover(question: Question, params: types.HoverParams) -> types.Hover | None:
-    plan = question.snapshot.findings.plan or question.plan
+    plan = question.snapshot.checked.plan or question.plan
     text = hover(question.snapshot, plan, question.offset(params.position))
     return types.Hover(contents=_mark_down(text)) if text else None
 

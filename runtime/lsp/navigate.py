@@ -72,7 +72,7 @@ def check_rename(snapshot: Snapshot, offset: int) -> Mention:
         raise RenameError(f"'{mention.symbol.name}' is declared or used in {file}, which other specs may include")
     if mention.symbol in snapshot.names.hidden:
         raise RenameError(f"'{mention.symbol.name}' is also mentioned through a variable or an escape")
-    if snapshot.findings.plan is None:
+    if snapshot.checked.plan is None:
         raise RenameError("the spec has errors, and a use may be overlooked: correct them first")
     return mention
 
@@ -90,8 +90,8 @@ def rename(snapshot: Snapshot, offset: int, name: str) -> tuple[Span, ...]:
             raise RenameError(f"there is a '{name}' already{where}")
     places = tuple(each.span for each in snapshot.names.of(symbol))
     changed = replace(snapshot, text=write(snapshot, places, name))
-    if changed.findings.plan is None:
-        problem = changed.findings.diagnostics[0].message
+    if changed.checked.plan is None:
+        problem = changed.checked.diagnostics[0].message
         raise RenameError(f"'{name}' would be an error: {problem}")
     return places
 

@@ -39,7 +39,7 @@ class Reporter:
     def list_diagnostics(self) -> Mapping[str, list[types.Diagnostic]]:
         """Return the findings by the address of the file they are in; those without a place are at the beginning."""
         found = {uri: list[types.Diagnostic]() for uri in self.uris.values()}
-        diagnostics = self.snapshot.findings.diagnostics
+        diagnostics = self.snapshot.checked.diagnostics
         if len(diagnostics) > MOST_PROBLEMS:
             diagnostics = sorted(diagnostics, key=lambda each: each.severity != "error")[:MOST_PROBLEMS]
         for each in diagnostics:
@@ -52,7 +52,7 @@ class Reporter:
     def list_fixes(self, asked: types.Range) -> Iterator[types.CodeAction]:
         """Yield a fix for every finding in a range that says what was meant."""
         own = self.uris[self.snapshot.file]
-        for each in self.snapshot.findings.diagnostics:
+        for each in self.snapshot.checked.diagnostics:
             meant = _MEANT.search(each.label)
             if meant is None or each.span is None or each.span.file != self.snapshot.file:
                 continue
@@ -92,7 +92,7 @@ class Reporter:
         location = types.Location(uri=uri, range=place)
         for found in _PLACE.finditer(note):
             line, column = int(found["line"]), int(found["column"])
-            if found["file"] in self.uris and found["file"] in self.snapshot.findings.texts:
+            if found["file"] in self.uris and found["file"] in self.snapshot.checked.texts:
                 start = Span(file=found["file"], line=line, column=column, end_line=line, end_column=column)
                 location = types.Location(uri=self.uris[found["file"]], range=self._find_range(start))
                 break
@@ -101,7 +101,7 @@ class Reporter:
     def _find_range(self, span: Span) -> types.Range:
         source = self.snapshot.source
         if span.file != self.snapshot.file:
-            source = SourceText(file=span.file, content=self.snapshot.findings.texts.get(span.file, ""))
+            source = SourceText(file=span.file, content=self.snapshot.checked.texts.get(span.file, ""))
         return self.units.range(source, span)
 
     def _find_wrong(self, diagnostic: Diagnostic, span: Span) -> tuple[Span, str] | None:

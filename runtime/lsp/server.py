@@ -168,13 +168,13 @@ class Server:
             # What takes time is worked out outside the event loop, one version of a text after another.
             async with session.turn:
                 if self._is_newest(session, snapshot):
-                    await asyncio.to_thread(lambda: (snapshot.names, snapshot.findings))
+                    await asyncio.to_thread(lambda: (snapshot.names, snapshot.checked))
             if not self._is_newest(session, snapshot):
                 return
-            findings = snapshot.findings
+            checked = snapshot.checked
             session.names = snapshot.names if snapshot.document is not None else session.names
-            session.plan = findings.plan or session.plan
-            session.files = frozenset(map(snapshot.locate, findings.texts)) - {snapshot.path}
+            session.plan = checked.plan or session.plan
+            session.files = frozenset(map(snapshot.locate, checked.texts)) - {snapshot.path}
             uris = find_uris(snapshot, session.uri, self._list_opened())
             before, session.version = session.reports, version
             session.reports = Reporter(snapshot=snapshot, units=self.units, uris=uris).list_diagnostics()

@@ -58,7 +58,7 @@ class Once(Generic[S, T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
+class CheckResult:
     """What load and compile make of a text: every problem, and the plan where there is one."""
 
     diagnostics: tuple[Diagnostic, ...]
@@ -101,18 +101,18 @@ class Snapshot:
         return NOTHING if self.document is None else find_names(self.document)
 
     @Once
-    def findings(self) -> Findings:
+    def checked(self) -> CheckResult:
         """Return what `stepgraph check` finds."""
         try:
             spec = read_spec(self._include(read_document(self.text, name=self.file)))
         except SpecError as error:
-            return Findings(diagnostics=error.diagnostics, texts=error.texts)
+            return CheckResult(diagnostics=error.diagnostics, texts=error.texts)
         try:
             pace = find_declared_pace(spec, self.path)
             plan = compile_step(spec, backend=self.backend, pace=pace, pending=True)
         except SpecError as error:
-            return Findings(diagnostics=error.diagnostics, texts=error.texts)
-        return Findings(diagnostics=sort_diagnostics((*plan.warnings, *plan.pending)), texts=spec.texts(), plan=plan)
+            return CheckResult(diagnostics=error.diagnostics, texts=error.texts)
+        return CheckResult(diagnostics=sort_diagnostics((*plan.warnings, *plan.pending)), texts=spec.texts(), plan=plan)
 
     def read(self, text: str) -> Document | None:
         """Return the data of another text in its place, with what that includes as far as this is there."""

@@ -55,7 +55,7 @@ def test_every_question_about_a_broken_text_has_an_answer(seed):
         start, _found = complete(snapshot, NOTHING, at)
         slowest = max(slowest, time.monotonic() - started)
         assert start <= at
-        hover(snapshot, snapshot.findings.plan, at)
+        hover(snapshot, snapshot.checked.plan, at)
         navigate.find_definition(snapshot, at)
         navigate.find_references(snapshot, at, declaration=True)
         for section in navigate.outline(snapshot):

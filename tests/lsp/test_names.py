@@ -261,7 +261,7 @@ def test_an_escape_inside_of_an_expression_is_refused(editor):
 def test_a_plan_with_another_name_is_the_same_plan(name, stride):
     path = ROOT / "examples" / name
     snapshot = Snapshot(path=path, text=path.read_text(), opened={})
-    told = snapshot.findings.plan.text()
+    told = snapshot.checked.plan.text()
     refused, tried = [], dict([*snapshot.names.declared.items()][::stride])
     for symbol, declared in tried.items():
         span = declared.span
@@ -272,11 +272,11 @@ def test_a_plan_with_another_name_is_the_same_plan(name, stride):
             refused.append(symbol)
             continue
         changed = Snapshot(path=path, text=write(snapshot, places, "quite_new"), opened={})
-        after = re.sub(r"\bquite_new\b", symbol.name, changed.findings.plan.text())
+        after = re.sub(r"\bquite_new\b", symbol.name, changed.checked.plan.text())
         assert strip(after) == strip(told), symbol
     # Roles are words of the language, and the bundled data gives inputs by their names.
     given = {symbol.name for symbol in refused if symbol.space != "data"}
-    inputs = {*snapshot.findings.plan.spec.inputs}.intersection(symbol.name for symbol in tried)
+    inputs = {*snapshot.checked.plan.spec.inputs}.intersection(symbol.name for symbol in tried)
     assert given == (inputs if "source: digits" in snapshot.text else set())
 
 

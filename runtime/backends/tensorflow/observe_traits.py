@@ -1,4 +1,4 @@
-"""Learning: user classes are traced without training, and the plan is compiled again with what was seen."""
+"""Observed traits: user classes are traced without training, and the plan is compiled again with what was seen."""
 
 from __future__ import annotations
 

@@ -183,8 +183,8 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """The findings of a dry run.
+class TrialResult:
+    """What a dry run found.
 
     ``is_real``: it was a run on real copies; ``instead``: why one with fake tensors failed, if it did; ``missing``: why
     no run was possible.
@@ -197,7 +197,7 @@ class Findings:
     missing: str = ""
 
 
-def run_dry(trial: Trial) -> Findings:
+def run_dry(trial: Trial) -> TrialResult:
     """Run every function of a trial once; neither models nor random states are changed.
 
     A small step runs on real copies, a large one with fake tensors, and what fails is repeated the other way.
@@ -207,18 +207,18 @@ def run_dry(trial: Trial) -> Findings:
         first = _Attempt.of(trial, fake=not trial.is_small())
         first.run()
         if not first.failures:
-            return first.findings()
+            return first.result()
         second = _Attempt.of(trial, fake=not first.fake)
         second.run()
     deciding = first if second.failures and second.fake else second
     if deciding.failures and not (deciding.problems or deciding.mutations.found):
-        return Findings(missing=deciding.failures[0])
-    return deciding.findings(instead=first.failures[0] if first.fake else "")
+        return TrialResult(missing=deciding.failures[0])
+    return deciding.result(instead=first.failures[0] if first.fake else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Attempt:
-    """One run of a trial, and its findings."""
+    """One run of a trial, and what it found."""
 
     trial: Trial
     fake: bool
@@ -257,10 +257,10 @@ class _Attempt:
                     self.problems.extend(self._find_aliases(function, models))
             self.problems.extend(self._find_replaced(models))
 
-    def findings(self, instead: str = "") -> Findings:
+    def result(self, instead: str = "") -> TrialResult:
         """Return what was found; ``instead`` says why fake tensors would not do."""
         problems = self.mutations.found or self.problems  # failures after an input was overwritten are due to that
-        return Findings(
+        return TrialResult(
             problems=tuple(dict.fromkeys(problems)), outputs=self.outputs, is_real=not self.fake, instead=instead
         )
 

@@ -1,4 +1,4 @@
-"""Learning: runs user classes once without training, and compiles the plan again with the observations."""
+"""Observed traits: runs user classes once without training, and compiles the plan again with the observations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.backends.torch.compat import TorchDispatchMode, has_drawn, is_batch_norm, watched_checkpoints
 from runtime.backends.torch.devices import Setting
-from runtime.backends.torch.dryrun import Findings, Trial, run_dry
+from runtime.backends.torch.dryrun import Trial, TrialResult, run_dry
 from runtime.backends.torch.execution import ERRORS, Loaded, load_program
 from runtime.backends.torch.library.modules import parameter_types
 from runtime.backends.torch.library.weights import load_weights
@@ -208,7 +208,7 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
         seen: dict[int, dict[str, Signature]] = {}
         for size in (batch, find_neighbour(batch)):
             inputs = sample_inputs(program, {"batch": size}, self.setting.device, self.setting.dtype)
-            found = Findings()
+            found = TrialResult()
             if inputs is not None:  # they have no other free sizes
                 trial = Trial.of(load_program(program, models), plan.spec, models, self.setting)
                 found = run_dry(replace(trial, inputs=inputs, around=watch.over))
