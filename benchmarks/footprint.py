@@ -8,6 +8,7 @@ KEY it lists the files. Nothing is timed.
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
 import sys
@@ -147,4 +148,6 @@ def main(wanted: str | None) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else None)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("key", nargs="?", choices=KEYS, help="list its files")
+    main(parser.parse_args().key)
