@@ -16,7 +16,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
 from runtime.data.arrays import Batch, MarkedBatch, count_rows, dataset_of
 from runtime.data.inspect import Inspector
-from runtime.data.open import count_turns, open_data
+from runtime.data.open import find_epoch_length, open_data
 from runtime.data.place import Place, Position
 from runtime.data.share import WHOLE, Share
 from runtime.data.source import Batches, Stateful, blamed, load_state, read_state
@@ -256,7 +256,7 @@ _STREAM = 0x7475726E73
 """Separates the draws of sets from every shuffle of samples."""
 
 
-class SavedTurns(PlainModel):
+class SavedRoundRobin(PlainModel):
     """A position in several sets."""
 
     kind: Literal["turns"]
@@ -303,7 +303,7 @@ class TurnFeed:
     @property
     def length(self) -> int | None:
         """Return how many batches an epoch has; None where only reading would show."""
-        return count_turns({name: feed.length for name, feed in self.feeds.items()}, self.mix)
+        return find_epoch_length({name: feed.length for name, feed in self.feeds.items()}, self.mix)
 
     def next(self) -> Batch | None:
         """Return the next batch, which names its set; None where an epoch has ended.
@@ -348,12 +348,12 @@ class TurnFeed:
         """Return the positions in all sets."""
         sets: dict[str, object] = {name: feed.state() for name, feed in self.feeds.items()}
         counts = {"epoch": self.epoch, "index": self.index, "taken": self.taken}
-        return dict(SavedTurns(kind="turns", **counts, ended=sorted(self.ended), sets=sets))
+        return dict(SavedRoundRobin(kind="turns", **counts, ended=sorted(self.ended), sets=sets))
 
     def restore(self, tree: Tree) -> None:
         """Go to a saved position; raises SpecError (GS252) where these sets have no such position."""
         try:
-            saved = SavedTurns.read(tree)
+            saved = SavedRoundRobin.read(tree)
         except ValueError as error:
             raise self._unfit() from error
         if saved.sets.keys() != self.feeds.keys():

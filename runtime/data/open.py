@@ -266,12 +266,12 @@ def find_length(spec: GraphSpec, role: str, directory: Path | None = None) -> in
     """
     train = spec.data.get(role)
     if isinstance(train, TrainingSets):
-        return count_turns({name: _find_length(spec, role, name, directory) for name in train.sets}, train.mix)
+        return find_epoch_length({name: _find_length(spec, role, name, directory) for name in train.sets}, train.mix)
     length = _find_length(spec, role, None, directory)
     return length if length is None or role != "train" else length // spec.batches
 
 
-def count_turns(lengths: Mapping[str, int | None], mix: Mapping[str, float] | None) -> int | None:
+def find_epoch_length(lengths: Mapping[str, int | None], mix: Mapping[str, float] | None) -> int | None:
     """Return how many batches an epoch of several sets has; None where one of them is of unknown length.
 
     Sets that take turns have as many rounds as the longest set has batches; with ``mix``, an epoch has as many batches
