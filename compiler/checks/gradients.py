@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compiler.batch.losses import find_terms as find_terms_of
+from compiler.batch.losses import find_terms
 from compiler.ir.cell import find_parameter_cells
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Evaluate, Gradient, Instruction
@@ -36,7 +36,7 @@ def check_terms(graph: ModeGraph) -> Iterator[Diagnostic]:
         *others, last = (f"'{target}'" for target in targets)
         either = f"{', '.join(others)} or {last}" if others else last
         op, written = gradients[0].op, _written(graph, loss)
-        for term in find_terms(graph, loss, frozenset(targets)):
+        for term in find_summands(graph, loss, frozenset(targets)):
             if graph.producers.get(term) in reached:
                 continue
             part = _written(graph, term)
@@ -80,7 +80,7 @@ def check_left_targets(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic
         node = graph.nodes[name]
         if node.derivative is None or _may_miss(node):
             continue
-        terms = find_terms_of(spec, node.derivative.loss)
+        terms = find_terms(spec, node.derivative.loss)
         if not any(term in spec.ops and term not in graph.nodes for term in terms):
             continue  # all ops of its terms fire
         cells = {read.cell for each in path.nodes for read in graph.nodes[each].reads}
@@ -122,7 +122,7 @@ def _written(graph: ModeGraph, value: str) -> str:
     return value if producer is None or value in graph.spec.ops[op].defines(op) else op
 
 
-def find_terms(graph: ModeGraph, loss: str, targets: frozenset[str]) -> tuple[str, ...]:
+def find_summands(graph: ModeGraph, loss: str, targets: frozenset[str]) -> tuple[str, ...]:
     """Return the terms that a loss sums; `add`, `sub`, and constant factors keep terms separate.
 
     A term that is a target itself is left out: the loss depends on it regardless of how it is computed.
