@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from compiler.checks.effects import check_clip_scope, check_interval, check_no_effect, check_shown
-from compiler.checks.gradients import check_bootstrap, check_left_targets, check_targets, check_terms
+from compiler.checks.gradients import check_bootstrap, check_left_targets, check_loss_terms, check_targets
 from compiler.checks.micro_batches import check_counts, check_summed
-from compiler.checks.missing_terms import check_datasets, check_evaluated, check_lazy
+from compiler.checks.missing_terms import check_datasets, check_evaluated, check_lazy_terms
 from compiler.checks.ownership import (
     check_average_targets,
     check_buffer_policy,
@@ -38,14 +38,14 @@ OWNERSHIP_CHECKS: tuple[Callable[[ModeGraph], Iterable[Diagnostic]], ...] = (
 """Checks that do not depend on the order of ops, so they can run where there is none."""
 
 MODE_CHECKS: tuple[Callable[[ModeGraph], Iterable[Diagnostic]], ...] = (
-    check_terms,
+    check_loss_terms,
     check_targets,
     check_bootstrap,
     check_no_effect,
     check_shown,
     check_counts,
     check_summed,
-    check_lazy,
+    check_lazy_terms,
     check_evaluated,
     check_datasets,
     check_row_sets,

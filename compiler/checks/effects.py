@@ -11,7 +11,7 @@ from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import Decision, Hazard, StepGraph
 from compiler.lower.average import find_interval
 from compiler.lower.verdict import find_checked
-from compiler.passes.commits import find_gradients, find_groups, takes_part
+from compiler.passes.commits import find_commit_groups, find_gradients, takes_part
 from compiler.passes.datasets import check_windows
 from compiler.passes.freeze import check_freezes
 from compiler.passes.order import close_ordering, find_producers, find_writers
@@ -230,7 +230,7 @@ def check_skip_scope(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     """Yield E-SKIP-SCOPE where all updates must form one group but one happens before another's gradient."""
     asking = next((node.op for node in graph.nodes.values() if node.overflow == "all"), "")
     producers = find_producers(graph.nodes.values()) if asking else {}
-    for group in find_groups(graph) if asking else ():
+    for group in find_commit_groups(graph) if asking else ():
         updates = [node.id for node in group if takes_part(node)]
         for node in group:
             gradients = find_gradients(graph, node, producers)

@@ -20,7 +20,7 @@ REGRESSIONS = frozenset({"mse", "l1", "huber"})
 """Losses whose second operand is a target."""
 
 
-def check_terms(graph: ModeGraph) -> Iterator[Diagnostic]:
+def check_loss_terms(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-NO-GRADIENT for an additive term of a loss that reaches no target of any gradient of that loss."""
     paths = graph.paths
     users: dict[str, list[str]] = {}

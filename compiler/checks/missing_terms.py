@@ -14,7 +14,7 @@ from graphspec.declare.ops import CallOp, LossOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
 
-def check_lazy(graph: ModeGraph) -> Iterator[Diagnostic]:
+def check_lazy_terms(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-LAZY for a lazy term of an update that does not run in every step, unless `lazy` says what is meant."""
     for update, op, term in _find_terms(graph.spec):
         loss = graph.spec.ops.get(term)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from compiler.facts.steppers import find_held, find_kept, find_owners, find_steppers, is_sharing
+from compiler.facts.steppers import find_model_cells, find_owners, find_stepped_cells, find_steppers, is_sharing
 from compiler.ir.cell import Cell, optimizer_cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Forward
@@ -59,7 +59,7 @@ def check_overlap(graph: ModeGraph) -> Iterator[Diagnostic]:
                 label=label,
                 help=help,
             )
-    for name in find_held(graph.spec):
+    for name in find_model_cells(graph.spec):
         if is_sharing(graph.spec, name) and name not in covered:
             message = f"'{name}' says `shared: sum`, but no other optimizer steps what it steps"
             span = span_of(graph.spec, name, "shared")
@@ -74,11 +74,11 @@ def _check_owner(graph: ModeGraph, cell: Cell, owner: str) -> Iterator[Diagnosti
     for optimizer, name in pairs:
         if name == owner:
             continue
-        both = set(find_held(spec)[owner]).intersection(find_held(spec)[name]) - find_owners(spec).keys()
+        both = set(find_model_cells(spec)[owner]).intersection(find_model_cells(spec)[name]) - find_owners(spec).keys()
         if optimizer == stepper:
             message = f"'{owner}' steps {cell} for all, but '{name}' steps it as well, with the same optimizer"
             help = f"let '{owner}' be the one update that has this optimizer: add the losses"
-        elif not find_kept(spec, name):
+        elif not find_stepped_cells(spec, name):
             message = f"'{owner}' steps {cell} for all, and nothing is left for '{name}' to step"
             help = "add the losses, and update once"
         elif both:

@@ -13,7 +13,7 @@ Cells = tuple[Cell, ...]
 
 
 @once_per_spec
-def find_held(spec: GraphSpec) -> Mapping[str, Cells]:
+def find_model_cells(spec: GraphSpec) -> Mapping[str, Cells]:
     """Return, by update, the parameter cells of its models."""
     cells = find_parameter_cells(spec)
     updates = ((name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp))
@@ -58,10 +58,10 @@ def is_sharing(spec: GraphSpec, update: str) -> bool:
     return isinstance(op, UpdateOp) and op.shared == "sum"
 
 
-def find_kept(spec: GraphSpec, update: str) -> Cells:
+def find_stepped_cells(spec: GraphSpec, update: str) -> Cells:
     """Return the parameter cells that an update steps: those of its models that no other update steps for it."""
     owners = find_owners(spec)
-    return tuple(cell for cell in find_held(spec)[update] if owners.get(cell, update) == update)
+    return tuple(cell for cell in find_model_cells(spec)[update] if owners.get(cell, update) == update)
 
 
 @once_per_spec
@@ -69,7 +69,7 @@ def find_givers(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
     """Return, by update that adds gradients of others to its own, those others."""
     owners = find_owners(spec)
     found: dict[str, list[str]] = {}
-    for name, cells in find_held(spec).items():
+    for name, cells in find_model_cells(spec).items():
         for owner in dict.fromkeys(owners[cell] for cell in cells if cell in owners):
             if owner != name:
                 found.setdefault(owner, []).append(name)
@@ -78,7 +78,7 @@ def find_givers(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
 
 def is_kept(spec: GraphSpec, update: str, model: str) -> bool:
     """Return whether an update steps the parameters that are a model's own."""
-    return parameters_of(model) in find_kept(spec, update)
+    return parameters_of(model) in find_stepped_cells(spec, update)
 
 
 def find_excluded(spec: GraphSpec, update: str, models: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from compiler.ir.instructions import Assign, Blend, Instruction, Progress, Store
 from compiler.ir.program import back_of
 from compiler.ir.value import Read, Ref, Scheduled, ScheduleDecl, Use, Write
 from compiler.lower.context import LoweringContext
-from compiler.lower.verdict import find_holdable
+from compiler.lower.verdict import find_skippable_updates
 from compiler.timing.curves import UNKNOWN
-from compiler.timing.period import find_writers
+from compiler.timing.period import find_model_writers
 from graphspec.declare.decays import DecaySpec
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
@@ -144,10 +144,10 @@ def find_interval(spec: GraphSpec, op: EmaOp) -> int | None:
     if not isinstance(op.every, str):
         return op.every if isinstance(op.every, int) else 1
     named = spec.ops[op.every]
-    writing = [name for name in find_writers(spec, op.ema) if isinstance(spec.ops[name], UpdateOp)]
+    writing = [name for name in find_model_writers(spec, op.ema) if isinstance(spec.ops[name], UpdateOp)]
     if op.every in writing:
         return 1 if len(writing) == 1 else None
-    if not find_holdable(spec).isdisjoint((*writing, op.every)):
+    if not find_skippable_updates(spec).isdisjoint((*writing, op.every)):
         return None
     writers = [each for name in writing if isinstance(each := spec.ops[name], UpdateOp)]
     steady = len(writers) == 1 and writers[0].window == 1 and writers[0].every in (None, 1)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from compiler.facts.optimizers import find_ruled
-from compiler.facts.steppers import find_excluded, find_givers, find_held, find_kept, is_kept
+from compiler.facts.steppers import find_excluded, find_givers, find_model_cells, find_stepped_cells, is_kept
 from compiler.ir.cell import optimizer_cell
 from compiler.ir.instructions import Apply, ApplyPart, Instruction, Transform
 from compiler.ir.program import window_of
@@ -20,7 +20,7 @@ from compiler.lower.verdict import (
     bind_update,
     check_final_gradients,
     check_gradients,
-    find_verdicts,
+    find_update_verdicts,
 )
 from graphspec.declare.ops import UpdateOp
 
@@ -33,7 +33,7 @@ def lower_update(name: str, op: UpdateOp, context: LoweringContext) -> tuple[Ins
     """
     chain, sets = _lower_gradients(name, op, context)
     open_sets = context.find_open(sets, chain)
-    givers, verdicts = find_givers(context.spec).get(name, ()), find_verdicts(chain)
+    givers, verdicts = find_givers(context.spec).get(name, ()), find_update_verdicts(chain)
     others = dict[str, None]()  # the verdicts over what others add
     if givers:
         ((value, models),) = sets.items()
@@ -45,7 +45,7 @@ def lower_update(name: str, op: UpdateOp, context: LoweringContext) -> tuple[Ins
             nodes, found = _lower_gradients(other, giver, context)
             given |= found
             made += nodes
-            others |= dict.fromkeys(find_verdicts(nodes))
+            others |= dict.fromkeys(find_update_verdicts(nodes))
         may_miss = bool(context.find_open((value, *given), made))
         node = _transform(f"{name}.shared", name, "share", {value: models, **given}, context, may_miss=may_miss)
         uses = (node.uses[0], *(replace(use, optional=True) for use in node.uses[1:]))
@@ -53,7 +53,7 @@ def lower_update(name: str, op: UpdateOp, context: LoweringContext) -> tuple[Ins
         sets = {shared.output: models}
         checks = check_final_gradients(name, op, sets, (), context, shared.output)
         chain, open_sets = (*chain, shared, *checks), context.find_open(sets, (shared,))
-        verdicts = (*verdicts, *find_verdicts(checks))
+        verdicts = (*verdicts, *find_update_verdicts(checks))
     write = _lower_apply(name, op, sets, context, open_sets)
     return (*chain, bind_update(write, op, verdicts, tuple(others), context.spec))
 
@@ -123,8 +123,8 @@ def _lower_gradients(
 
 def _is_sharing(name: str, context: LoweringContext) -> bool:
     """Return whether an update gives gradients to another, or takes some: then it has one set, which is its own."""
-    kept = find_kept(context.spec, name)
-    return name in find_givers(context.spec) or len(kept) < len(find_held(context.spec)[name])
+    kept = find_stepped_cells(context.spec, name)
+    return name in find_givers(context.spec) or len(kept) < len(find_model_cells(context.spec)[name])
 
 
 def _close(
@@ -178,7 +178,7 @@ def _lower_apply(
             is_divided=bool(groups),
         )
         parts += (whole, *(replace(whole, optimizer=each.name, models=(each.choice[0],)) for each in groups))
-    cells = find_kept(context.spec, name) + tuple(optimizer_cell(part.optimizer) for part in parts)
+    cells = find_stepped_cells(context.spec, name) + tuple(optimizer_cell(part.optimizer) for part in parts)
     stepped = {model for part in parts for model in part.models}
     projections = tuple(find_projections(name, op, stepped, context))
     return Apply(

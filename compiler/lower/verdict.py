@@ -57,7 +57,7 @@ def find_checked(spec: GraphSpec) -> frozenset[str]:
 
 
 @once_per_spec
-def find_holdable(spec: GraphSpec) -> frozenset[str]:
+def find_skippable_updates(spec: GraphSpec) -> frozenset[str]:
     """Return the updates that are skipped in steps whose gradients are not finite, while the run continues."""
     policies = {name: op.on_overflow for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     return frozenset(name for name in find_checked(spec) if policies[name] not in ("apply", "error"))
@@ -206,7 +206,7 @@ def guard_of(name: str, op: UpdateOp, context: LoweringContext, overflow: Overfl
     return "none"
 
 
-def find_verdicts(nodes: Iterable[Instruction]) -> tuple[str, ...]:
+def find_update_verdicts(nodes: Iterable[Instruction]) -> tuple[str, ...]:
     """Return the verdicts over what the nodes of an update give: whether its windows hold something, and the last one.
 
     All windows of an update are filled together.

@@ -235,7 +235,7 @@ def _count(duration: Duration | None, unit: Unit) -> int | None:
     return int(duration.count) if duration is not None and duration.unit == unit else None
 
 
-def find_holdable(nodes: Mapping[str, Instruction]) -> frozenset[str]:
+def find_conditional_ops(nodes: Mapping[str, Instruction]) -> frozenset[str]:
     """Return the ops whose writes take place only under verdicts in some step, and those of all that follows these."""
     held = {node.op for node in nodes.values() if node.verdict and node.overflow != "apply" and node.id == node.op}
     if not held:

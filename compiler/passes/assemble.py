@@ -164,7 +164,7 @@ def find_recomputed(node: Instruction, graph: StepGraph, position: Mapping[str, 
 def _resolve(graph: StepGraph) -> Iterator[ResolveOverflow]:
     """Yield the end of a step of a mode in which there are verdicts."""
     if graph.checked:
-        verdicts = find_verdicts(graph)
+        verdicts = find_step_verdicts(graph)
         checks = (node for node in graph.nodes.values() if isinstance(node, CheckFinite) and node.output in verdicts)
         yield ResolveOverflow(
             op="overflow",
@@ -182,7 +182,7 @@ def _find_conditional(graph: StepGraph) -> Iterator[tuple[str, Commit]]:
             yield node.admission, graph.commits[node.id]
 
 
-def find_verdicts(graph: StepGraph) -> tuple[str, ...]:
+def find_step_verdicts(graph: StepGraph) -> tuple[str, ...]:
     """Return the verdicts over the gradients of a step, in the order in which they are known."""
     checks = (each for name in graph.sequence if isinstance(each := graph.nodes[name], CheckFinite))
     return tuple(each.output for each in checks if each.scope != "own")

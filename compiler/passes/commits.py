@@ -23,20 +23,20 @@ ALWAYS: Commit = ()
 
 def find_commits(graph: StepGraph) -> StepGraph:
     """Return the graph with the condition of every write that does not always take place."""
-    finder = _Finder(graph=graph, own=find_own(graph))
+    finder = _Finder(graph=graph, own=find_own_conditions(graph))
     found = {name: finder.find(name) for name, node in graph.nodes.items() if node.is_write}
     return replace(graph, commits={name: commit for name, commit in found.items() if commit})
 
 
 def commit_finder(graph: StepGraph) -> Callable[[str], Commit]:
     """Return a function that finds the condition of an update."""
-    return _Finder(graph=graph, own=find_own(graph)).find
+    return _Finder(graph=graph, own=find_own_conditions(graph)).find
 
 
-def find_own(graph: StepGraph) -> Mapping[str, Commit]:
+def find_own_conditions(graph: StepGraph) -> Mapping[str, Commit]:
     """Return the condition of every write of gradients that is under verdicts: its own, or those of its group."""
     found: dict[str, tuple[str, ...]] = {}
-    for group in find_groups(graph):
+    for group in find_commit_groups(graph):
         verdicts = tuple(dict.fromkeys(node.verdict for node in group))
         is_checked = graph.scaled or any(node.overflow in TOGETHER for node in group)
         found |= {node.id: verdicts for node in group if is_checked}
@@ -58,7 +58,7 @@ def _with_others(
     return tuple(dict.fromkeys((*found[node.id], *shared)))
 
 
-def find_groups(graph: StepGraph) -> Iterable[tuple[Instruction, ...]]:
+def find_commit_groups(graph: StepGraph) -> Iterable[tuple[Instruction, ...]]:
     """Return the writes of gradients by commit groups; where one says `all`, they are one group."""
     sharing = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("", *TOGETHER)]
     if any(node.overflow == "all" for node in sharing):

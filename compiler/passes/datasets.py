@@ -9,9 +9,9 @@ from compiler.ir.instructions import Instruction
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Function, Gate, Mode, Program, drop_of
 from compiler.ir.step_graph import StepGraph
-from compiler.passes.activate import Outputs, find_holdable, find_live_gates, find_outputs, find_undecided
+from compiler.passes.activate import Outputs, find_conditional_ops, find_live_gates, find_outputs, find_undecided
 from compiler.timing.gates import sort_gates
-from compiler.timing.period import find_held
+from compiler.timing.period import find_skippable
 from compiler.timing.units import ClockRates, Pace, PaceProblem
 from graphspec.analysis.datasets import find_datasets, find_inputs, find_places, find_possible
 from graphspec.declare.durations import Duration
@@ -98,7 +98,7 @@ def _find_problem(spec: GraphSpec, name: str, op: UpdateOp, pace: Pace) -> PaceP
         ClockRates(pace=pace).steps(Duration(count=1, unit="epochs"))
     except PaceProblem as problem:
         return PaceProblem(problem.message, "or write `on_epoch_end: carry`", unit=problem.unit)
-    held = find_held(spec, (op.every,)) if op.at_epoch_end == "flush" and isinstance(op.every, str) else None
+    held = find_skippable(spec, (op.every,)) if op.at_epoch_end == "flush" and isinstance(op.every, str) else None
     if held is not None:
         message = f"'{held}' is skipped in steps whose gradients are not finite, and such steps do not count"
         return PaceProblem(message, "write `on_epoch_end: carry`, or `drop`")
@@ -153,7 +153,7 @@ class DatasetActivity:
             gates=gates,
             outputs=outputs,
             always={each: found - gated for each, found in admitted.items()},
-            undecided=find_undecided(gates, find_holdable(nodes)),
+            undecided=find_undecided(gates, find_conditional_ops(nodes)),
             places=places,
             closing=closing,
             are_named=bool(datasets),

@@ -19,16 +19,16 @@ def infer_flags(graph: StepGraph, *, is_sharded: bool) -> StepGraph:
         graph,
         flags=GraphFlags(
             recorded=recorded,
-            frozen=find_frozen(graph, recorded),
+            frozen=find_frozen_forwards(graph, recorded),
             detached=find_detached(graph, recorded),
             retained=find_retained(graph),
             created=created,
-            kept=find_kept(graph, created) if is_sharded else frozenset(),
+            kept=find_gathered(graph, created) if is_sharded else frozenset(),
         ),
     )
 
 
-def find_frozen(graph: StepGraph, recorded: frozenset[str]) -> frozenset[str]:
+def find_frozen_forwards(graph: StepGraph, recorded: frozenset[str]) -> frozenset[str]:
     """Return the recorded forwards of whose own weights no gradient on their paths is taken.
 
     One that is recomputed must run both times in the same way, and nothing freezes its weights the second time.
@@ -102,7 +102,7 @@ def find_created(graph: StepGraph) -> Mapping[str, str]:
     return created
 
 
-def find_kept(graph: StepGraph, created: Mapping[str, str]) -> frozenset[str]:
+def find_gathered(graph: StepGraph, created: Mapping[str, str]) -> frozenset[str]:
     """Return the forwards on the path of a gradient that is itself differentiated.
 
     FSDP2 gathers the weights of a layer again where a gradient enters it by its result. A second derivative reads them

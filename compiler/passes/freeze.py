@@ -13,7 +13,7 @@ from compiler.ir.cell import find_tied, parameters_of
 from compiler.ir.instructions import Accumulate, Apply, Frozen, Gradient, Instruction, TakeAccumulated, Transform
 from compiler.ir.program import Gate, Mode, group_of
 from compiler.passes.presence import CLOSING
-from compiler.timing.period import find_firing_period, find_held
+from compiler.timing.period import find_firing_period, find_skippable
 from compiler.timing.units import ClockRates, Pace, PaceProblem
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
@@ -105,7 +105,7 @@ def _make_gate(spec: GraphSpec, freeze: FreezeUntil, pace: Pace) -> Gate:
     cell = next((cell for cell in find_optimizers(spec) if freeze.model in cell.models), None)
     if freeze.until.unit != "updates" or cell is None:
         return Gate(op=freeze.gate, until=math.floor(ClockRates(pace=pace).steps(freeze.until)))
-    held = find_held(spec, cell.updates)
+    held = find_skippable(spec, cell.updates)
     if len(cell.updates) == 1:
         period = None if held else find_firing_period(spec, cell.updates[0], epoch=pace.epoch)
         if period is None:

@@ -208,7 +208,7 @@ def _find_fields(spec: GraphSpec, pace: Pace) -> Iterator[ScheduledField]:
             counted.setdefault(name, []).append(cell)
     for name, op in spec.ops.items():
         users = tuple(counted.get(name, ()))
-        for place, schedule in find_schedules(op):
+        for place, schedule in find_op_schedules(op):
             yield _count(spec, pace, (name, *place), schedule, users, ("ops", name, *place))
         for model in op.update if isinstance(op, UpdateOp) else ():
             own = tuple(cell for cell in users if model in cell.models)
@@ -241,7 +241,7 @@ def find_scheduled(instruction: Instruction) -> Iterator[Scheduled]:
         yield from (number for number in each if isinstance(number, Scheduled))
 
 
-def find_schedules(op: Op) -> Iterator[tuple[Place, ScheduleSpec]]:
+def find_op_schedules(op: Op) -> Iterator[tuple[Place, ScheduleSpec]]:
     """Yield every schedule of an op with its place below the op.
 
     Not those of an optimizer, nor those of the constraints of an update, which count updates of each model's optimizer.

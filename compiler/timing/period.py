@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from compiler.facts.steppers import find_kept
+from compiler.facts.steppers import find_stepped_cells
 from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
-from compiler.lower.verdict import find_holdable
+from compiler.lower.verdict import find_skippable_updates
 from graphspec.analysis.datasets import find_datasets, find_places
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.durations import Duration
@@ -83,13 +83,13 @@ def find_writes(
     spec: GraphSpec, model: str, within: frozenset[str] = NONE, *, epoch: int | None = None
 ) -> FiringPeriod | None:
     """Return the period in which a model's weights are written; None where it has none."""
-    periods = [find_firing_period(spec, name, within, epoch=epoch) for name in find_writers(spec, model)]
+    periods = [find_firing_period(spec, name, within, epoch=epoch) for name in find_model_writers(spec, model)]
     if any(period is not None and period.is_plain for period in periods):
         return EVERY_STEP
     return periods[0] if len(periods) == 1 else None
 
 
-def find_held(spec: GraphSpec, names: Iterable[str]) -> str | None:
+def find_skippable(spec: GraphSpec, names: Iterable[str]) -> str | None:
     """Return the first of some writes, and those they follow, that may be skipped: only the run can count it."""
     pending = list(dict.fromkeys(names))
     for name in pending:
@@ -97,13 +97,13 @@ def find_held(spec: GraphSpec, names: Iterable[str]) -> str | None:
         source = find_source(op)
         followed = (
             *((op.every,) if isinstance(op.every, str) else ()),
-            *(find_writers(spec, source) if source else ()),
+            *(find_model_writers(spec, source) if source else ()),
         )
         pending.extend(each for each in dict.fromkeys(followed) if each not in pending)
-    return next((name for name in pending if name in find_holdable(spec)), None)
+    return next((name for name in pending if name in find_skippable_updates(spec)), None)
 
 
-def find_writers(spec: GraphSpec, model: str) -> tuple[str, ...]:
+def find_model_writers(spec: GraphSpec, model: str) -> tuple[str, ...]:
     """Return the updates, averages and copies that write parameters of a model: its own, or such as it shares."""
     found: dict[str, int] = {}
     for cell in find_parameter_cells(spec).get(model, (parameters_of(model),)):
@@ -120,7 +120,7 @@ def find_cell_writers(spec: GraphSpec) -> Mapping[Cell, Mapping[str, int]]:
         written: tuple[Cell, ...] = ()
         match op:
             case UpdateOp():
-                written = find_kept(spec, name)
+                written = find_stepped_cells(spec, name)
             case EmaOp() | CopyOp():
                 target = op.target(name) if isinstance(op, EmaOp) else op.into
                 written = cells.get(target, (parameters_of(target),))

@@ -13,7 +13,14 @@ from compiler.ir.program import Gate, Mode
 from compiler.passes.datasets import has_ends
 from compiler.passes.freeze import has_freezes
 from compiler.timing.curves import check_schedules
-from compiler.timing.period import FiringPeriod, find_firing_period, find_held, find_source, find_writers, find_writes
+from compiler.timing.period import (
+    FiringPeriod,
+    find_firing_period,
+    find_model_writers,
+    find_skippable,
+    find_source,
+    find_writes,
+)
 from compiler.timing.phases import has_phases
 from compiler.timing.units import ClockRates, Pace, PaceProblem, complete_pace, exact
 from graphspec.declare.durations import Duration, Start
@@ -253,6 +260,6 @@ def _find_counted(spec: GraphSpec, name: str, field: Field) -> FiringPeriod | No
         raise PaceProblem("an update cannot wait for its own updates", help)
     if source is None and not isinstance(op, UpdateOp):
         raise PaceProblem(f"the op '{name}' applies no updates and follows none", help)
-    if find_held(spec, (name,) if source is None else find_writers(spec, source)) is not None:
+    if find_skippable(spec, (name,) if source is None else find_model_writers(spec, source)) is not None:
         return None
     return find_firing_period(spec, name) if source is None else find_writes(spec, source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compiler.timing.curves import find_schedules
+from compiler.timing.curves import find_op_schedules
 from graphspec import load
 from graphspec.write.render import render
 
@@ -24,7 +24,7 @@ PLACES = [
 
 @pytest.mark.parametrize(("line", "place", "clock"), PLACES)
 def test_a_schedule_is_found_at_its_place_with_its_clock(small, line, place, clock):
-    ((found, schedule),) = find_schedules(load(small(ops=line)).ops["a"])
+    ((found, schedule),) = find_op_schedules(load(small(ops=line)).ops["a"])
     assert (found, schedule.clock) == (place, clock)
     assert schedule.fields == {"from": 1, "to": 0.5, "over": 9}
 
@@ -34,7 +34,7 @@ def test_what_is_rendered_reads_as_it_was(small, line):
     spec = load(small(ops=line))
     again = load(render(spec))
     assert render(again) == render(spec)
-    assert dict(find_schedules(again.ops["a"])) == dict(find_schedules(spec.ops["a"]))
+    assert dict(find_op_schedules(again.ops["a"])) == dict(find_op_schedules(spec.ops["a"]))
 
 
 def test_every_of_a_schedule_is_that_of_its_curve(small):
@@ -44,7 +44,7 @@ def test_every_of_a_schedule_is_that_of_its_curve(small):
 
 def test_the_schedules_of_an_optimizer_are_its_own(small):
     line = f"a: {{update: net, loss: err, optimizer: {{name: sgd, lr: {CURVE}}}}}"
-    assert list(find_schedules(load(small(ops=line)).ops["a"])) == []
+    assert list(find_op_schedules(load(small(ops=line)).ops["a"])) == []
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="ends-while-skipped",
         says="An end in updates counts the steps in which its update is skipped.",
-        place="timing.resolve:find_held",
+        place="timing.resolve:find_skippable",
         change=to.give(None),
         killer="numbers",
         case="counted-as-applied",
@@ -87,7 +87,7 @@ MUTANTS_OF_ENDINGS = (
     Mutant(
         name="frozen-while-skipped",
         says="A freeze in updates counts the steps in which its update is skipped.",
-        place="passes.freeze:find_held",
+        place="passes.freeze:find_skippable",
         change=to.give(None),
         killer="numbers",
         case="counted-as-applied",

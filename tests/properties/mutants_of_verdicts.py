@@ -73,7 +73,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="groups-of-one",
         says="Every update is skipped alone.",
-        place="passes.commits:find_groups",
+        place="passes.commits:find_commit_groups",
         change=to.change(stand_alone),
         killer="numbers",
         case="skipped-together",
@@ -81,7 +81,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="one-group",
         says="All updates of a step are one group, even if one sees what another wrote.",
-        place="passes.commits:find_groups",
+        place="passes.commits:find_commit_groups",
         change=to.change(stand_together),
         killer="versions",
         case="in-turn",
@@ -89,7 +89,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="all-as-group",
         says="`on_overflow: all` acts as `group`.",
-        place="passes.commits:find_groups",
+        place="passes.commits:find_commit_groups",
         change=to.change_arguments(hear_no_all),
         killer="numbers",
         case="all-skipped",
@@ -129,7 +129,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="held-steps-expected",
         says="Clocks of averages assume that no update is skipped.",
-        place="passes.datasets:find_holdable",
+        place="passes.datasets:find_conditional_ops",
         change=to.give(frozenset()),
         killer="numbers",
         case="skipped-together",
