@@ -53,6 +53,40 @@ def make_tensorflow(compiled=False):
     return Mirror()  # which a step traces anyway
 
 
+def make_idle_torch():
+    import torch
+    from torch import nn
+
+    class Idle(nn.Module):
+        """tanh(W x), with a parameter that it does not use."""
+
+        def __init__(self):
+            super().__init__()
+            self.weight, self.spare = nn.Parameter(torch.eye(2)), nn.Parameter(torch.ones(2))
+
+        def forward(self, x):
+            return torch.tanh(x @ self.weight.T)
+
+    return Idle()
+
+
+def make_idle_tensorflow():
+    import tensorflow as tf
+
+    class Idle(tf.Module):
+        """tanh(W x), with a parameter that it does not use."""
+
+        def __init__(self):
+            super().__init__()
+            self.weight = tf.Variable(tf.eye(2, dtype=tf.float64))
+            self.spare = tf.Variable(tf.ones(2, dtype=tf.float64))
+
+        def __call__(self, x):
+            return tf.tanh(tf.matmul(x, self.weight, transpose_b=True))
+
+    return Idle()
+
+
 def make_keras(normed=True):
     import keras
 

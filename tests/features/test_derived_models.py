@@ -312,6 +312,46 @@ def test_a_class_with_a_weight_that_it_uses_twice(backend: str, compiled: str) -
 WEIGHT, BIAS = "first.weight", "first.bias"
 
 
+IDLE = f"""
+graphspec: 1
+name: idle
+inputs: {INPUTS}
+models:
+  net:
+    class:
+      torch: "tests.features.adapting:make_idle_torch"
+      tensorflow: "tests.features.adapting:make_idle_tensorflow"
+    optimizer: {{name: sgd, lr: 0.1}}
+ops:
+  one: {{forward: net, inputs: x}}
+  one_loss: {{loss: mse, inputs: [one, 0.3]}}
+  one_way: {{gradient: one_loss, wrt: net, unconnected: skip}}
+  fast: {{adapt: net, gradients: one_way, lr: 0.3, order: 1}}
+  two: {{forward: fast, inputs: qx}}
+  two_loss: {{loss: mse, inputs: [two, 0.1]}}
+  two_way: {{gradient: two_loss, wrt: fast, unconnected: skip}}
+  faster: {{adapt: fast, gradients: two_way, lr: 0.2, order: ORDER}}
+  out: {{forward: faster, inputs: x}}
+  outer_loss: {{loss: mse, inputs: [out, 0.2]}}
+  step: {{update: net, loss: outer_loss, missing: skip}}
+"""
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_what_a_class_does_not_use_stays_as_it_is(backend: str, order: int) -> None:
+    def call(w: torch.Tensor, x: torch.Tensor, aim: float) -> torch.Tensor:
+        return ((torch.tanh(x @ w.T) - aim) ** 2).mean()
+
+    def outer(models: dict[str, Weights], batch: Mapping[str, torch.Tensor]) -> None:
+        w = models["net"]["weight"]
+        fast = w - 0.3 * torch.autograd.grad(call(w, batch["x"], 0.3), w)[0]
+        (slope,) = torch.autograd.grad(call(fast, batch["qx"], 0.1), fast, create_graph=True)
+        faster = fast - 0.2 * (slope if order == 2 else slope.detach())
+        descend({"weight": w}, slopes(call(faster, batch["x"], 0.2), {"weight": w}))
+
+    compare(IDLE.replace("ORDER", str(order)), backend, outer)
+
+
 KERAS = """
 graphspec: 1
 name: normed

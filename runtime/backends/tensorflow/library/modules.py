@@ -352,9 +352,9 @@ def results(value: Any, *names: str) -> tuple[Any, ...]:
     return tuple(map(read_values, found))
 
 
-def detached(values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-    """Return values as constants for every gradient."""
-    return tuple(map(tf.stop_gradient, values))
+def detached(values: Sequence[tf.Tensor | None]) -> tuple[tf.Tensor | None, ...]:
+    """Return values as constants for every gradient; a gradient that is absent stays so."""
+    return tuple(None if value is None else tf.stop_gradient(value) for value in values)
 
 
 @contextmanager

@@ -189,6 +189,6 @@ def results(value: Any, *names: str) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def detached(values: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Return values as constants for every gradient."""
-    return tuple(value.detach() for value in values)
+def detached(values: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
+    """Return values as constants for every gradient; a gradient that is absent stays so."""
+    return tuple(None if value is None else value.detach() for value in values)
