@@ -16,7 +16,7 @@ from compiler.ir.program import back_of
 from compiler.ir.step_graph import Edge, Hazard
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import GradientOp
-from graphspec.declare.parts import comes_later
+from graphspec.declare.parts import comes_later, is_inside
 from graphspec.diagnostics import Diagnostic
 
 
@@ -157,7 +157,7 @@ def find_sources(
     for cell in sorted(node.follows, key=str):
         others = (each for each in writers.get(cell, ()) if each != node.id)
         found = [each for each in others if not nodes[each].comes_back_from(node)]
-        within = [each for each in found if node.within and nodes[each].within[: len(node.within)] == node.within]
+        within = [each for each in found if is_inside(nodes[each].within, node.within)]
         for writer in within or found:
             if not comes_later(nodes[writer].within, node.within):
                 yield cell, writer

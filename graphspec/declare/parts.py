@@ -73,6 +73,18 @@ def comes_later(one: Sequence[Part], other: Sequence[Part]) -> bool:
     return False
 
 
+def is_inside(one: Sequence[Part], other: Sequence[Part]) -> bool:
+    """Return whether what belongs to some parts is of the iterations that others are of; False where these are of none.
+
+    >>> first, second = (Part(repeat="critic", number=number, count=2) for number in (1, 2))
+    >>> half = Part(choose="critic.1.half", number=1, count=2, low=0.0, high=0.5)
+    >>> is_inside([first, half], [first]), is_inside([first], [first, half]), is_inside([second], [first])
+    (True, True, False)
+    """
+    inner, outer = ([part for part in parts if part.repeat is not None] for parts in (one, other))
+    return bool(outer) and inner[: len(outer)] == outer
+
+
 def find_gate(parts: Sequence[Part]) -> Part | None:
     """Return the innermost part without which there are steps; None where there is none."""
     return next((each for each in reversed(parts) if each.is_gated), None)

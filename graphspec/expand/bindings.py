@@ -125,8 +125,10 @@ class _Binder:
             if isinstance(op := self._ops[name], dict) and not WRITES.isdisjoint(find_kinds(op))
         }
         self._writes = tuple(writes)
-        self._writing = frozenset((*writes, *(each.name for use in writes.values() for each in find_outer(use))))
-        """The ops that write, and the uses of blocks in which one does."""
+        around = [each for use in writes.values() for each in find_outer(use)]
+        holders = (each.of.name for each in around if each.of is not None)
+        self._writing = frozenset((*writes, *(each.name for each in around), *holders))
+        """The ops that write, and the uses of blocks, the parts, and the ops that hold parts, in which one does."""
         self._following = frozenset(find_following(writes, self._ops))
         """Averages and copies of models that an update of their own block steps."""
         self._unsound: set[str] = set()

@@ -83,7 +83,8 @@ class Clocks:
         if isinstance(op.every, str) and op.every not in admitted:
             return False
         every = op.every if isinstance(op.every, int) else 1
-        if not isinstance(op, EmaOp | CopyOp) and every > 1 and meaning.is_partial(name):
+        is_partial = meaning.is_partial(name) or any(part.is_gated for part in op.within)
+        if not isinstance(op, EmaOp | CopyOp) and every > 1 and is_partial:
             return self._count(name, meaning, op) % every == 0
         if not isinstance(op, EmaOp | CopyOp):
             return (step - (self._first(op) or every)) % every == 0
@@ -99,11 +100,11 @@ class Clocks:
         return self.counts[key] - (1 if op.opens else 0)
 
     def _find_writers(self, name: str, meaning: Meaning, admitted: set[str]) -> list[str]:
-        """Return the ops that write the source of an average or copy before it."""
+        """Return the ops that write the source of an average or copy before it: in an iteration those of that alone."""
         op = meaning.ops[name]
-        cells = meaning.storages.cells(op.ema if isinstance(op, EmaOp) else op.copy_)
-        writers = (n for n in meaning.past[name] & admitted if isinstance(meaning.ops[n], WRITERS))
-        return [other for other in writers if meaning.writes(other).intersection(cells)]
+        cells = {*meaning.storages.cells(op.ema if isinstance(op, EmaOp) else op.copy_)}
+        writers = meaning.find_followed(name, cells)
+        return [other for other in writers if other in admitted and isinstance(meaning.ops[other], WRITERS)]
 
     def note(self, meaning: Meaning, firing: list[str], held: set[str]) -> None:
         """Remember which averages there are, and forget the writes that did not take place."""

@@ -223,10 +223,10 @@ class Meaning:
             if isinstance(op, EmaOp | CopyOp):
                 source = op.ema if isinstance(op, EmaOp) else op.copy_
                 cells = {*self.storages.cells(source), f"{source}.buffers"}
-                pairs |= {(other, name) for other in self._find_followed(name, cells)}
+                pairs |= {(other, name) for other in self.find_followed(name, cells)}
         return pairs
 
-    def _find_followed(self, name: str, cells: set[str]) -> list[str]:
+    def find_followed(self, name: str, cells: set[str]) -> list[str]:
         """Return the writers that an average or copy comes after: in an iteration those in it, else no later ones."""
         writers = [other for other in self.ops if other not in (name, back_of(name)) and self.writes(other) & cells]
         mine = [part.name for part in self.ops[name].within if part.repeat]
