@@ -30,12 +30,35 @@ def find_predecessors(name: str, ops: Ops) -> Iterator[str]:
     if isinstance(op.get("every"), str):
         yield op["every"]
     if "ema" in op or "copy" in op:
-        source = op.get("ema", op.get("copy"))
-        for other, one in ops.items():
-            target = one.get("into", other) if "ema" in one or "copy" in one else None
-            back = one.get("ema") if "write_back" in one.get("use", {}) and other != name else None
-            if source in (*as_list(one.get("update", [])), one.get("forward"), target, back):
-                yield other
+        yield from _find_followed(name, ops)
+
+
+def _find_followed(name: str, ops: Ops) -> list[str]:
+    """Return the writers of the source of an average or copy that it comes after.
+
+    In an iteration these are the ones in it; where there are none, and outside, all but those of later iterations.
+    """
+    op = ops[name]
+    source, found = op.get("ema", op.get("copy")), list[str]()
+    for other, one in ops.items():
+        target = one.get("into", other) if "ema" in one or "copy" in one else None
+        back = one.get("ema") if "write_back" in one.get("use", {}) and other != name else None
+        if source in (*as_list(one.get("update", [])), one.get("forward"), target, back):
+            found.append(other)
+    mine = find_iterations(op)
+    inside = [other for other in found if mine and find_iterations(ops[other])[: len(mine)] == mine]
+    return inside or [other for other in found if not _is_later(find_iterations(ops[other]), mine)]
+
+
+def find_iterations(op: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return the iterations that an op belongs to, from the outside in: the op that repeats it, and the number."""
+    return [(part["repeat"], part["number"]) for part in op.get("within", ()) if "repeat" in part]
+
+
+def _is_later(one: list[tuple[str, int]], other: list[tuple[str, int]]) -> bool:
+    """Return whether an op of some iterations belongs to a later one than an op of others."""
+    apart = next(((a, b) for a, b in zip(one, other, strict=False) if a != b), None)
+    return apart is not None and apart[0][0] == apart[1][0] and apart[0][1] > apart[1][1]
 
 
 def used(op: Mapping[str, Any]) -> Iterator[str]:

@@ -94,6 +94,11 @@ def _of_op(document: Document, op: Document) -> Iterator[str]:
                 yield f"{kind}: {field} in updates that may be skipped"
     if op.get("after") == []:
         yield f"{kind}: after nothing"
+    if "within" in op:
+        yield f"{kind}: in a part"
+        yield "part: " + " of ".join("iteration" if "repeat" in part else "alternative" for part in op["within"][::-1])
+    if kind == "adapt" and "class" in document["models"].get(op["adapt"], ()):
+        yield f"adapt: of a class, order {op.get('order', 2)}"
     if isinstance(op.get("every"), str):
         yield f"{kind}: every update"
     yield from _of_writer(document, op, kind)

@@ -13,7 +13,7 @@ from tests.properties.averages import round_at_random
 from tests.properties.combinations import combine
 from tests.properties.counted import count_losses
 from tests.properties.datasets import change_optimizers, name_datasets
-from tests.properties.derived import add_derived, learn_rates
+from tests.properties.derived import add_derived, derive_class, learn_rates
 from tests.properties.epochs import end_with_epochs
 from tests.properties.folded import fold_values
 from tests.properties.followers import follow_rules
@@ -24,6 +24,7 @@ from tests.properties.lazy import add_lazy_terms
 from tests.properties.library import add_library, normalize_weights
 from tests.properties.micro_batches import split_batch
 from tests.properties.moved import move_rows
+from tests.properties.nested import add_nested
 from tests.properties.opened import add_open_losses
 from tests.properties.overflow import add_overflow
 from tests.properties.parted import add_parts, add_wide_parts
@@ -76,9 +77,11 @@ RECENT: tuple[tuple[Callable[[Draft], None], float], ...] = (
     (add_functions, 0.1),
     (add_wide_parts, 0.06),
     (add_derived, 0.04),
+    (derive_class, 0.05),
     (learn_rates, 0.6),
     (normalize_weights, 0.04),
     (round_at_random, 0.3),
+    (add_nested, 0.06),
 )
 """What came last of all, each with the share of the drafts that get it, by numbers of its own."""
 

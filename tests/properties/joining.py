@@ -19,10 +19,10 @@ def find_place(draft: Draft) -> tuple[str, str] | None:
     return (update, draft.random.choice(values)) if values else None
 
 
-def find_called(draft: Draft) -> tuple[str, str] | None:
-    """Return an update with a loss and one of its models that is made of layers and takes features."""
+def find_called(draft: Draft, kind: str = "layers") -> tuple[str, str] | None:
+    """Return an update with a loss and one of its models that is of a kind, `layers` or `class`, and takes features."""
     pairs = [(name, model) for name in _find_updates(draft) for model in draft.ops[name]["update"]]
-    pairs = [(name, model) for name, model in pairs if "layers" in draft.models[draft.root(model)]]
+    pairs = [(name, model) for name, model in pairs if kind in draft.models[draft.root(model)]]
     pairs = [(name, model) for name, model in pairs if not draft.is_table(draft.root(model))]
     return draft.random.choice(pairs) if pairs else None
 

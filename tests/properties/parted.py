@@ -22,7 +22,7 @@ def add_parts(draft: Draft) -> None:
     place = find_place(draft)
     is_wide = draft.fields.keys() & {"micro_batches"} or any("dataset" in op for op in draft.ops.values())
     is_wide = is_wide or any("class" in model for model in draft.models.values())  # its sizes would not be known
-    if place is not None and not is_wide and _is_free(draft):
+    if place is not None and not is_wide and is_free(draft):
         ops = _repeat(draft, place[1]) if draft.chance(0.6) else _choose(draft, place[1])
         _join_parts(draft, place, ops)
 
@@ -33,7 +33,7 @@ def add_wide_parts(draft: Draft) -> None:
     The part may come after a write, run on some data sets alone, and begin late or end early.
     """
     place = find_place(draft)
-    if place is None or not _is_free(draft) or "turned" in draft.models:
+    if place is None or not is_free(draft) or "turned" in draft.models:
         return
     random, writes = draft.random, [name for name, op in draft.ops.items() if {"update", "copy"} & op.keys()]
     if draft.chance(0.75):
@@ -58,7 +58,7 @@ def add_wide_parts(draft: Draft) -> None:
     _join_parts(draft, place, ops)
 
 
-def _is_free(draft: Draft) -> bool:
+def is_free(draft: Draft) -> bool:
     """Return whether nothing overflows, which a part does not, and no update is skipped where any other is."""
     is_planted = any(name.startswith(("fuse", "late")) for name in draft.inputs)
     return not is_planted and all(op.get("on_overflow") != "all" for op in draft.ops.values())
@@ -175,7 +175,8 @@ def _choose(draft: Draft, value: str) -> dict[str, dict[str, Any]]:
 def hold(ops: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return ops with those of a part inside of one that repeats them or chooses between them."""
     parts: dict[int, dict[str, dict[str, Any]]] = {}
-    rest: dict[str, dict[str, Any]] = {}
+    rest = {name: dict(op) for name, op in ops.items() if not name.startswith(f"{STEM}.")}
+    ops = {name: op for name, op in ops.items() if name not in rest}
     written = _find_held(ops)
     for name, op in ops.items():
         if name in written:
@@ -183,8 +184,6 @@ def hold(ops: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
             prefix = f"part.{number}."
             kept = {key: _strip(each, prefix) for key, each in op.items() if key not in COMMON}
             parts.setdefault(number, {})[name.removeprefix(prefix)] = kept
-        elif not name.startswith("part."):
-            rest[name] = dict(op)
     if not parts:
         return rest
     held = next(op["within"][0] for op in written.values())

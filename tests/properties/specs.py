@@ -238,7 +238,7 @@ class Draft:
             names.insert(self.random.randint(0, len(names)), name)
         shown = [name for name in added if {"forward", "loss", "random"} & self.ops[name].keys()]
         shown = [name for name in shown if "within" not in self.ops[name]]
-        shown += [name for name in added if name == "part.seen"]
+        shown += [name for name in added if name in ("part.seen", "coil.seen", "kit.coil.seen")]
         shown = [name for name in shown if not {"update", "outputs"} & self.ops[name].keys() and self.chance(0.3)]
         return names, [*outputs, *shown]
 

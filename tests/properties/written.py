@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from random import Random
 
+from tests.properties.nested import hold_nested
 from tests.properties.parted import hold
 
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"}
@@ -27,10 +28,10 @@ FIELDS = ("inputs", "loss", "gradient", "gradients", "wrt", "grad_outputs", "val
 def write_shorter(document: Mapping) -> Mapping:
     """Return a document that means the same, with expressions and phases, and in every third with a block."""
     chosen = Random(json.dumps(document))
-    ops = hold(document["ops"])
-    returned, has_parts = document.get("outputs"), "part" in ops
+    given = [name for name, one in document["inputs"].items() if "of" not in one]
+    ops, blocks = hold_nested(hold(document["ops"]), given)
+    returned, has_parts = document.get("outputs"), not {"part", "coil", "kit"}.isdisjoint(ops)
     _Writer(ops, returned, chosen).write()
-    blocks = {}
     if chosen.random() < 0.4 and not has_parts:
         ops, blocks = _move(ops, returned, {*document["inputs"], *document.get("state", ())}, chosen)
     ops, phases = _divide(ops, Random(f"{chosen.random()} phases"))
