@@ -25,6 +25,7 @@ from graphspec.expand.copies import (
     Use,
     check_part,
     find_outer,
+    name_outer,
 )
 from graphspec.expand.parsed import PARTS, Uses, WrittenOps, find_following, parse_op
 from graphspec.expand.parts import (
@@ -125,10 +126,8 @@ class _Binder:
             if isinstance(op := self._ops[name], dict) and not WRITES.isdisjoint(find_kinds(op))
         }
         self._writes = tuple(writes)
-        around = [each for use in writes.values() for each in find_outer(use)]
-        holders = (each.of.name for each in around if each.of is not None)
-        self._writing = frozenset((*writes, *(each.name for each in around), *holders))
-        """The ops that write, and the uses of blocks, the parts, and the ops that hold parts, in which one does."""
+        self._writing = frozenset((*writes, *(name for use in writes.values() for name in name_outer(use))))
+        """The ops that write, and those in which one does: uses of blocks, parts, and the ops that hold parts."""
         self._following = frozenset(find_following(writes, self._ops))
         """Averages and copies of models that an update of their own block steps."""
         self._unsound: set[str] = set()
@@ -202,8 +201,7 @@ class _Binder:
                 self._report("GS069", message, (*path, "outputs", index), label=label, help=help)
         given = self._follow_uses({key: written[key] for key in COMMON if key in written})
         before = [*listed(given.get("after")), *self._find_written_before(use)]
-        held = written.get("within")
-        within = (*(held if isinstance(held, list) else ()), describe_part(use, op))
+        within = (*listed(written.get("within")), describe_part(use, op))
         return _Scope(
             use=use,
             block=None,

@@ -113,6 +113,12 @@ def find_outer(use: Use | None) -> Iterator[Use]:
         use = use.inside
 
 
+def name_outer(use: Use) -> Iterator[str]:
+    """Yield the names of a use and those around it, and of the ops that they are parts of."""
+    for each in find_outer(use):
+        yield from (each.name, each.of.name) if each.of is not None else (each.name,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expansion:
     """A document whose blocks are copied, and the uses that the copies belong to."""
