@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
 from graphspec.limits import LONGEST_MESSAGE, MOST_PROBLEMS
 
@@ -18,8 +20,7 @@ _CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 _COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "strong": "1", "frame": "1;34"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class Style(Struct, frozen=True, kw_only=True):
     """How parts of a rendering are painted: in ANSI colours, or not at all."""
 
     color: bool
@@ -89,8 +90,7 @@ def _draw_character(character: str) -> str:
 Severity: TypeAlias = Literal["error", "warning", "note"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(Struct, frozen=True, kw_only=True):
     """A part of a file. Lines and columns count from 1, columns in characters; the end column is exclusive."""
 
     file: str
@@ -107,8 +107,7 @@ class Span:
         return f"{self.file}:{self.line}:{self.column}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True, kw_only=True):
     """One problem: its code, what was found and expected, where, and the remedy."""
 
     code: str
@@ -129,8 +128,8 @@ class Diagnostic:
     def __post_init__(self) -> None:
         """Cut what a document has made too long to be read."""
         for name in ("message", "label", "help"):
-            object.__setattr__(self, name, _cut(getattr(self, name)))
-        object.__setattr__(self, "notes", tuple(map(_cut, self.notes[:MOST_PROBLEMS])))
+            force_setattr(self, name, _cut(getattr(self, name)))
+        force_setattr(self, "notes", tuple(map(_cut, self.notes[:MOST_PROBLEMS])))
 
 
 def _cut(text: str) -> str:

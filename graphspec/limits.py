@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 MOST_PROBLEMS = 100
 """The most problems that are reported; of more, those found first."""
@@ -10,8 +10,7 @@ LONGEST_MESSAGE = 1_000
 """Characters of a message, label or note; a longer one is cut."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Bound the size of a document in bytes, in nodes (keys, values and collections) and in nested collections."""
 
     bytes: int = 16 * 2**20

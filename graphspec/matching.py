@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import cast
+
+from msgspec import Struct
 
 LONGEST_PATTERN = 1_000
 """Characters of a pattern."""
@@ -39,12 +40,11 @@ def is_found(pattern: str, name: str) -> bool:
     return read_pattern(pattern).is_found(name)
 
 
-@dataclass(slots=True)
-class Pattern:
+class Pattern(Struct):
     """A pattern as Python reads it and, where it may fit in many ways, as places that lead on to others."""
 
     source: re.Pattern[str]
-    places: list[_Place] = field(default_factory=list["_Place"])
+    places: list[_Place] = []
     """Empty where all names are left to Python's engine."""
     start: int = 0
     has_few_ways: bool = True
@@ -56,8 +56,7 @@ class Pattern:
         return _Visit(self.places, name).leads_on([(self.start, index) for index in range(len(name) + 1)])
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """A place of a pattern: what must hold here, and the places after it.
 
     ``kind``: ``take`` a character that fits, ``stand`` where a mark such as ``^`` fits, ``look`` for what begins at
@@ -72,14 +71,13 @@ class _Place:
     is_not: bool = False
 
 
-@dataclass(slots=True)
-class _Visit:
+class _Visit(Struct):
     """A walk over the pairs of a place in a pattern and a place in a name."""
 
     places: Sequence[_Place]
     name: str
-    seen: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
-    looked: dict[tuple[int, int], bool] = field(default_factory=dict[tuple[int, int], bool])
+    seen: set[tuple[int, int]] = set()
+    looked: dict[tuple[int, int], bool] = {}
 
     def leads_on(self, pending: list[tuple[int, int]]) -> bool:
         """Return whether some pair leads to the end of the pattern."""
@@ -126,11 +124,10 @@ def read_pattern(pattern: str) -> Pattern:
         raise UnmatchableError("its groups are nested too deep") from error
 
 
-@dataclass(slots=True)
-class _Builder:
+class _Builder(Struct):
     """The places of a pattern, built from its end to its beginning."""
 
-    places: list[_Place] = field(default_factory=list[_Place])
+    places: list[_Place] = []
 
     def add(self, place: _Place) -> int:
         """Add a place and return its number."""

@@ -6,12 +6,13 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from graphspec.diagnostics import SpecError
 from runtime.checkpoints import Checkpoint, read_checkpoint, write_checkpoint

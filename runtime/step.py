@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, final
+
+from msgspec.structs import replace
 
 from compiler import Plan
 from compiler.ir.instructions import Blend, ResolveOverflow

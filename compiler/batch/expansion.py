@@ -8,7 +8,9 @@ step as any other: nodes, values, cells and edges are what they are without.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.batch.making import Waiting, add_sets, check_everywhere, evaluate, reduce_set, rename, wait
 from compiler.batch.placement import PlacementAnalysis
@@ -41,8 +43,7 @@ def own(value: str, joined: Collection[str]) -> str:
     return f"{value}#own" if value in joined else value
 
 
-@dataclass(kw_only=True)
-class Expansion:
+class Expansion(Struct, kw_only=True, dict=True):
     """The nodes of a mode under micro-batches, while they are made."""
 
     count: int
@@ -50,14 +51,14 @@ class Expansion:
     analysis: PlacementAnalysis
     roles: Roles
     recorded: Collection[str]
-    made: dict[str, Instruction] = field(default_factory=dict[str, Instruction])
-    copies: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    made: dict[str, Instruction] = {}
+    copies: dict[str, tuple[str, ...]] = {}
     """Instruction -> its copies, in order; one that runs once is its own."""
-    owners: dict[str, str] = field(default_factory=dict[str, str])
+    owners: dict[str, str] = {}
     """Value -> the node that defines it."""
-    sources: dict[str, str] = field(default_factory=dict[str, str])
+    sources: dict[str, str] = {}
     """Node -> the node of the unsplit step next to which it is listed, or a value of its name."""
-    shared: set[str] = field(default_factory=set[str])
+    shared: set[str] = set()
     """Shares that gradients differentiate."""
     joined: frozenset[str] = frozenset()
     """Values with a part of this replica and a whole."""

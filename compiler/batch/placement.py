@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from compiler.batch.losses import find_terms
 from compiler.ir.diagnose import place_in
@@ -17,19 +18,18 @@ from graphspec.declare.graph import GraphSpec
 COUPLED_LOSSES = frozenset({"nt_xent"})
 
 
-@dataclass(kw_only=True)
-class PlacementAnalysis:
+class PlacementAnalysis(Struct, kw_only=True, dict=True):
     """What is found out about the values and nodes of a mode, in data order."""
 
     spec: GraphSpec
     types: Mapping[str, TensorType]
     """Shapes and types of values, as far as they are known."""
-    placements: dict[str, Placement] = field(default_factory=dict[str, Placement])
-    axes: dict[str, int] = field(default_factory=dict[str, int])
+    placements: dict[str, Placement] = {}
+    axes: dict[str, int] = {}
     """The axis of the batch of values with rows, where it is not the leading one."""
-    coupled: dict[str, str] = field(default_factory=dict[str, str])
+    coupled: dict[str, str] = {}
     """Instruction -> why its micro-batches do not combine to the result of the batch."""
-    scalars: set[str] = field(default_factory=set[str])
+    scalars: set[str] = set()
     """Values that are scalars, since a gradient differentiates their sum."""
 
     def __post_init__(self) -> None:

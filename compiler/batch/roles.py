@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compiler.batch.placement import PlacementAnalysis
 from compiler.facts.models import ModelFacts
@@ -12,8 +13,7 @@ from compiler.passes.order import find_producers, sort_by_data
 from compiler.types.calls import Placement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roles:
+class Roles(Struct, frozen=True, kw_only=True):
     """The nodes that run for every micro-batch, and those that run once on the whole batch although they need not."""
 
     split: frozenset[str]

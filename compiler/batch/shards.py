@@ -7,7 +7,9 @@ other set is summed for all, and cut where an update takes it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.batch.making import check_everywhere, wait
 from compiler.ir.instructions import Apply, CheckFinite, Gradient, Instruction, Start, TakeAccumulated, Transform
@@ -40,18 +42,17 @@ def shard_sets(nodes: Mapping[str, Instruction]) -> Mapping[str, Instruction]:
     return _Sharding(nodes=nodes).run()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sharding:
+class _Sharding(Struct, frozen=True, kw_only=True, dict=True):
     """The nodes of a step, and what is known about its gradient sets."""
 
     nodes: Mapping[str, Instruction]
-    makers: dict[str, Instruction] = field(default_factory=dict[str, Instruction])
+    makers: dict[str, Instruction] = {}
     """Gradient set -> the node that makes it."""
-    users: dict[str, list[Instruction]] = field(default_factory=dict[str, list[Instruction]])
+    users: dict[str, list[Instruction]] = {}
     """Gradient set -> the nodes that read it."""
-    waiting: dict[str, Instruction] = field(default_factory=dict[str, Instruction])
+    waiting: dict[str, Instruction] = {}
     """Message -> the node that waits for it."""
-    known: dict[str, bool] = field(default_factory=dict[str, bool])
+    known: dict[str, bool] = {}
 
     def run(self) -> Mapping[str, Instruction]:
         """Return the nodes."""

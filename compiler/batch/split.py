@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.batch.expansion import Expansion
 from compiler.batch.placement import PlacementAnalysis
@@ -17,8 +19,7 @@ from compiler.passes.presence import is_made_of
 from compiler.types.dimension import TensorType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitGraph:
+class SplitGraph(Struct, frozen=True, kw_only=True):
     """A graph with one copy of each batched node per micro-batch, and what to report about it."""
 
     graph: ModeGraph

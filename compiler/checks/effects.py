@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.facts.optimizers import find_averaging, find_optimizers
 from compiler.ir.diagnose import span_of

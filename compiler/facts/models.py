@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
 from compiler.types.dimension import TensorType
@@ -16,8 +17,7 @@ from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
 from graphspec.declare.precision import Compute
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class Observed(Struct, frozen=True, kw_only=True):
     """The observed traits of one model: buffers, random draws, coupled samples, recomputed forwards."""
 
     buffers: bool
@@ -26,8 +26,7 @@ class Observed:
     recomputes: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnTerms:
+class OwnTerms(Struct, frozen=True, kw_only=True):
     """The model's own penalties and constraints, as Keras layers have, in addition to those of the spec."""
 
     regularizers: tuple[RegularizerSpec, ...] = ()
@@ -37,20 +36,18 @@ class OwnTerms:
 NO_TERMS = OwnTerms()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observations:
+class Observations(Struct, frozen=True, kw_only=True):
     """Everything observed: traits by model, the types of values by name, and which losses count by themselves."""
 
-    models: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
-    outputs: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
-    counts: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    models: Mapping[str, Observed] = {}
+    outputs: Mapping[str, TensorType] = {}
+    counts: Mapping[str, bool] = {}
     """User's loss -> whether it returns (sum, count)."""
-    terms: Mapping[str, OwnTerms] = field(default_factory=dict[str, OwnTerms])
+    terms: Mapping[str, OwnTerms] = {}
     """Model -> its own penalties and constraints."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFacts:
+class ModelFacts(Struct, frozen=True, kw_only=True):
     """What the compiler knows of one model; ``assumed`` lists the traits that are the worst case, not knowledge."""
 
     name: str

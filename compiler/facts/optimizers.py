@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
+
+from msgspec import Struct
 
 from compiler.facts.steppers import find_excluded, is_kept
 from compiler.timing.period import find_firing_period
@@ -19,8 +20,7 @@ Patterns = tuple[tuple[str, str], ...]
 """Parameters by their model and a pattern of their names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizerCell:
+class OptimizerCell(Struct, frozen=True, kw_only=True):
     """An optimizer that some update uses: its name, declaration and place, the models it steps, and those updates.
 
     One that changes by epochs is several: of the model's or update's name, and that with its first epoch, ``net@10``.
@@ -68,8 +68,7 @@ def find_optimizers(spec: GraphSpec) -> tuple[OptimizerCell, ...]:
     return (*shared, *own)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuledGroup:
+class RuledGroup(Struct, frozen=True, kw_only=True):
     """A group of parameters with a rule of its own, and the name and place of that optimizer."""
 
     name: str

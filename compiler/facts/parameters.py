@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compiler.facts.optimizers import find_optimizers
 from compiler.ir.program import ModelDecl, OptimizerDecl
@@ -126,8 +127,7 @@ def _fits(patterns: Iterable[str], name: str) -> bool:
     return any(find_matching(pattern, (name,)) for pattern in patterns)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Use:
+class _Use(Struct, frozen=True, kw_only=True):
     """A pattern of the spec, and the names of which it must match at least one."""
 
     owner: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from os.path import basename
+
+from msgspec import Struct
 
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard
@@ -84,12 +85,11 @@ def _cycle_help(code: str, spec: GraphSpec, nodes: Mapping[str, Instruction], st
     return "let both ops read one version: write `after` on the one that reads the older, or take it from the other"
 
 
-@dataclass(slots=True, kw_only=True)
-class DiagnosticSink:
+class DiagnosticSink(Struct, kw_only=True):
     """Every problem of a spec that was found so far."""
 
     spec: GraphSpec
-    known: dict[object, Diagnostic] = field(default_factory=dict[object, Diagnostic])
+    known: dict[object, Diagnostic] = {}
 
     def report(self, found: Iterable[Diagnostic]) -> None:
         """Record problems, each once, with the reasons of the function in which it was found first."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 
 def find_cycles(edges: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
@@ -35,8 +36,7 @@ Bits: TypeAlias = tuple[int, int]
 NOTHING: Bits = (0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Causality:
+class Causality(Struct, frozen=True):
     """Which nodes of an acyclic graph come before which: for every node the marked ones before it, as a bitset.
 
     The marked nodes are numbered in a topological order, and a bitset begins at its least member, so that a node whose

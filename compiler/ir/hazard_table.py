@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HazardTable:
+class HazardTable(Struct, frozen=True, kw_only=True):
     """``keeps_cells``: a pending gradient reads parameters and buffers themselves, not copies of them.
 
     ``holds_modes``: whether a call runs as in training is a state of the model, also where a gradient recomputes it.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from compiler.facts.models import ModelFacts
 from compiler.ir.digraph import Causality
@@ -17,8 +18,7 @@ from compiler.types.values import Values
 from graphspec.declare.graph import GraphSpec
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModeGraph:
+class ModeGraph(Struct, frozen=True, kw_only=True, dict=True):
     """One mode of a spec before it is known which ops fire together."""
 
     spec: GraphSpec

@@ -7,16 +7,16 @@ mode and set of ops that fire together. Backends match over its instructions and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from compiler.ir.instructions import Instruction
 from compiler.ir.value import HyperParameter, Plain, ScheduleDecl, Shape, find_decls
 from graphspec.declare.precision import Compute
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDecl:
+class GroupDecl(Struct, frozen=True, kw_only=True):
     """The parameters of a model in whose names a pattern is found, and what is different for them in updates.
 
     Schedules are in ticks of their clocks, at the rate of the optimizer that steps the group.
@@ -49,8 +49,7 @@ class GroupDecl:
 Mode: TypeAlias = Literal["train", "eval", "test", "infer"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputDecl:
+class InputDecl(Struct, frozen=True, kw_only=True):
     """A tensor the caller passes in the batch; ``shape`` is None where the spec leaves it open."""
 
     name: str
@@ -59,8 +58,7 @@ class InputDecl:
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Initializer:
+class Initializer(Struct, frozen=True, kw_only=True):
     """How a tensor starts: zeros, ones, constant (= bound), uniform (+-bound), normal (std = bound) or unit_normal.
 
     ``unit_normal``: normal numbers, scaled so that rows along the last axis have the length ``bound``.
@@ -70,8 +68,7 @@ class Initializer:
     bound: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorDecl:
+class TensorDecl(Struct, frozen=True, kw_only=True):
     """A named parameter or buffer of a model whose structure is known: ``0.weight``, [64, 32], uniform(+-0.18)."""
 
     name: str
@@ -82,8 +79,7 @@ class TensorDecl:
     """Its gradient is kept as rows: the indices that a batch has, and a vector for each."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateDecl:
+class StateDecl(Struct, frozen=True, kw_only=True):
     """A tensor that outlives the step: read by its name wherever a value is, written by :class:`Store`."""
 
     name: str
@@ -93,8 +89,7 @@ class StateDecl:
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerDecl:
+class LayerDecl(Struct, frozen=True, kw_only=True):
     """A built-in layer with every option resolved, input sizes included; ``layers`` are the children of containers.
 
     ``path`` is its name in the model (``0``, ``2.1``): the prefix of its parameters' names.
@@ -102,18 +97,17 @@ class LayerDecl:
 
     kind: str
     path: str
-    options: Mapping[str, Plain] = field(default_factory=dict[str, "Plain"])
+    options: Mapping[str, Plain] = {}
     layers: tuple[LayerDecl, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelDecl:
+class ModelDecl(Struct, frozen=True, kw_only=True):
     """A model: a user's class, built-in layers, a single parameter, or the likeness of another (``like``)."""
 
     name: str
     kind: Literal["class", "layers", "parameter"]
     class_path: str | None = None
-    args: Mapping[str, Plain] = field(default_factory=dict[str, "Plain"])
+    args: Mapping[str, Plain] = {}
     layers: tuple[LayerDecl, ...] = ()
     parameters: tuple[TensorDecl, ...] = ()
     buffers: tuple[TensorDecl, ...] = ()
@@ -141,8 +135,7 @@ class ModelDecl:
         return any(each.sparse for each in self.parameters)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizerDecl:
+class OptimizerDecl(Struct, frozen=True, kw_only=True):
     """An optimizer cell: its rule, hyper-parameters with every default resolved, and the models it steps, in order."""
 
     name: str
@@ -206,8 +199,7 @@ class OptimizerDecl:
         return tuple(unlike)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LossScaleDecl:
+class LossScaleDecl(Struct, frozen=True, kw_only=True):
     """The loss scale of a step: where it starts, and how it follows the verdicts over gradients."""
 
     initial: float
@@ -240,8 +232,7 @@ def group_of(model: str, index: int) -> str:
     return f"{model}.groups.{index}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class Gate(Struct, frozen=True, kw_only=True):
     """When an op of a mode fires. Ops without a gate fire in every step of their mode (or never, where dead).
 
     ``clock == "steps"``: at ``start``, ``start + every``, ... up to ``until`` (1-based, inclusive; without ``start``
@@ -288,8 +279,7 @@ class Gate:
         return self.start is not None or self.first is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Function:
+class Function(Struct, frozen=True, kw_only=True):
     """One straight-line program: the instructions of a mode for one set of gated ops that fire together."""
 
     mode: Mode
@@ -303,8 +293,7 @@ class Function:
     """The data sets for whose batches it is (an empty name: those of none); none where the spec names no data sets."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModeProgram:
+class ModeProgram(Struct, frozen=True, kw_only=True):
     """All functions of one mode, and the gates that choose between them (in evaluation order)."""
 
     mode: Mode
@@ -314,8 +303,7 @@ class ModeProgram:
     """The gates whose firing no clock determines, because they count writes that may be skipped."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParallelDecl:
+class ParallelDecl(Struct, frozen=True, kw_only=True):
     """Replicas: processes that take a step together, each on its own rows of the batch."""
 
     buffers: Literal["rank0", "mean", "local"]
@@ -324,8 +312,7 @@ class ParallelDecl:
     """Each keeps a part of the weights, and of the slots of optimizers; otherwise all of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(Struct, frozen=True, kw_only=True):
     """A compiled step for a backend."""
 
     name: str

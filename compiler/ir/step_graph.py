@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
+
+from msgspec import Struct
 
 from compiler.ir.cell import Cell, CellVersion
 from compiler.ir.digraph import Causality
@@ -28,8 +29,7 @@ class Hazard(Enum):
     VERDICT = "verdict"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(Struct, frozen=True, kw_only=True):
     """``before`` must run before ``after``: the kind of constraint, the cell version and forwards, in words."""
 
     before: str
@@ -40,8 +40,7 @@ class Edge:
     through: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Because:
+class Because(Struct, frozen=True, kw_only=True):
     """One reason of a decision: an edge from an op, about a cell, through forwards, at a place."""
 
     edge: str
@@ -52,8 +51,7 @@ class Because:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True):
     """Something the compiler decided: a stable code, the op it is about, a sentence, and its reasons."""
 
     code: str
@@ -63,8 +61,7 @@ class Decision:
     node: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GradientPath:
+class GradientPath(Struct, frozen=True, kw_only=True):
     """P(g): the nodes on a differentiable path from g's targets to its loss, and the uses the path runs through."""
 
     nodes: frozenset[str]
@@ -72,8 +69,7 @@ class GradientPath:
     """(value, node): the value enters the node on the path."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraphFlags:
+class GraphFlags(Struct, frozen=True, kw_only=True):
     """What each node needs of the autograd graph, all inferred."""
 
     recorded: frozenset[str] = frozenset()
@@ -82,16 +78,15 @@ class GraphFlags:
     """Forwards recorded, but for no gradient of their own weights."""
     detached: frozenset[tuple[str, str]] = frozenset()
     """(value, node): the use passes no gradient back."""
-    retained: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    retained: Mapping[str, tuple[str, ...]] = {}
     """Gradient -> later gradients that run through the same graph."""
-    created: Mapping[str, str] = field(default_factory=dict[str, str])
+    created: Mapping[str, str] = {}
     """Gradient -> the gradient that differentiates it."""
     kept: frozenset[str] = frozenset()
     """Forwards of sharded models whose weights stay gathered: a gradient of a gradient runs back through them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepGraph:
+class StepGraph(Struct, frozen=True, kw_only=True):
     """One mode of a step with one set of ops that fire together, and everything the passes found out about it."""
 
     mode: Mode
@@ -104,17 +99,17 @@ class StepGraph:
     """Which node happens before which, over all nodes of the mode, firing or not."""
     ordering: tuple[Edge, ...] = ()
     """Happens-before edges between the nodes here."""
-    writers: Mapping[Cell, tuple[str, ...]] = field(default_factory=dict[Cell, tuple[str, ...]])
+    writers: Mapping[Cell, tuple[str, ...]] = {}
     """Cell -> its writers in order; the k-th makes version k."""
-    paths: Mapping[str, GradientPath] = field(default_factory=dict[str, GradientPath])
-    commits: Mapping[str, Commit] = field(default_factory=dict[str, Commit])
+    paths: Mapping[str, GradientPath] = {}
+    commits: Mapping[str, Commit] = {}
     """The verdicts under which a write takes place, of those that do not always."""
     scaled: bool = False
     """Losses are scaled, by a factor that the verdicts of the step move."""
     checked: bool = False
     """Some write of the mode takes place only under verdicts, in this set of ops or in another."""
     hazards: tuple[Edge, ...] = ()
-    snapshots: Mapping[str, Literal["buffers", "all"]] = field(default_factory=dict[str, Literal["buffers", "all"]])
+    snapshots: Mapping[str, Literal["buffers", "all"]] = {}
     sequence: tuple[str, ...] = ()
     flags: GraphFlags = GraphFlags()
     decisions: tuple[Decision, ...] = ()
@@ -123,7 +118,7 @@ class StepGraph:
     """The declared states; one among the outputs is returned as the step leaves it."""
     datasets: tuple[str, ...] = ()
     """The data sets for whose batches the function is, where the spec names some."""
-    spans: Mapping[str, Span | None] = field(default_factory=dict[str, Span | None])
+    spans: Mapping[str, Span | None] = {}
     """Op -> where it is declared."""
 
     @property

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
+from msgspec import Struct
 from pydantic import Field
 
 from compiler.ir.cell import Cell, CellVersion
@@ -18,23 +18,20 @@ Dimension: TypeAlias = int | str
 Shape: TypeAlias = tuple[Dimension, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ref:
+class Ref(Struct, frozen=True, kw_only=True):
     """A value read by name; ``detach`` when no gradient may flow back through this use."""
 
     name: str
     detach: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Constant:
+class Constant(Struct, frozen=True, kw_only=True):
     """A literal number or boolean written in the spec."""
 
     value: bool | int | float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduled:
+class Scheduled(Struct, frozen=True, kw_only=True):
     """A number that changes while training, where a literal could stand; it is no value, and nothing depends on it.
 
     On the clock ``updates`` of its schedule n counts those that ``optimizer`` has applied when the number is read.
@@ -65,24 +62,21 @@ Setting: TypeAlias = (
 """An option of a function: plain, with numbers that change, or a subscript."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Argument:
+class Argument(Struct, frozen=True, kw_only=True):
     """One argument of a call: positional if ``name`` is None, else by keyword."""
 
     operand: Operand
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionRef:
+class FunctionRef(Struct, frozen=True, kw_only=True):
     """A function: one of the library by its name, or a user's ``pkg.mod:fn``."""
 
     name: str
     builtin: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class Use(Struct, frozen=True, kw_only=True):
     """A value read by an instruction; ``differentiable`` where a gradient may flow back through it.
 
     ``optional``: the instruction does without it in steps in which nothing defines it; one that is no write is not
@@ -94,8 +88,7 @@ class Use:
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class Read(Struct, frozen=True, kw_only=True):
     """A cell read by an instruction, and at which version.
 
     ``saved``: where the instruction is differentiated, autograd keeps the cell itself (not a copy) until the gradient
@@ -122,8 +115,7 @@ class Read:
         return f"{self.cell}@{self.version}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class Write(Struct, frozen=True, kw_only=True):
     """A cell written, and the version made; ``statistics``: the running statistics of a train-mode forward."""
 
     cell: Cell
@@ -140,8 +132,7 @@ class Write:
         return f"{self.cell}@{self.version}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Derivative:
+class Derivative(Struct, frozen=True, kw_only=True):
     """What is differentiated: a loss value, for models (whose parameters live in ``cells``) and values."""
 
     loss: str
@@ -150,8 +141,7 @@ class Derivative:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleDecl:
+class ScheduleDecl(Struct, frozen=True, kw_only=True):
     """A number that changes while training: a curve of n, its lengths in ticks of the clock that counts n.
 
     ``updates``: the updates that its optimizer has applied; ``steps``: the train steps before this one; ``samples``:
@@ -160,7 +150,7 @@ class ScheduleDecl:
     """
 
     kind: str
-    fields: Mapping[str, float] = field(default_factory=dict[str, float])
+    fields: Mapping[str, float] = {}
     clock: Literal["updates", "steps", "samples", "epochs", "writes"] = "updates"
     pace: int = 1
     values: tuple[float, ...] = ()

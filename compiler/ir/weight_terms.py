@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from compiler.ir.value import Scheduled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Penalty:
+class Penalty(Struct, frozen=True, kw_only=True):
     """A term over the stepped parameters of a model: l1 times their absolute values, l2 times their squares, summed.
 
     With ``function``, a user's ``pkg.mod:fn`` from a tensor to a number, its sum over the parameters.
@@ -23,8 +23,7 @@ class Penalty:
     function: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Projection:
+class Projection(Struct, frozen=True, kw_only=True):
     """A constraint on the stepped parameters of a model.
 
     ``clip``: elements from ``low`` to ``high``; ``non_negative``: none below 0; ``unit_norm`` and ``max_norm``: norms

@@ -7,8 +7,9 @@ the transforms and the write run once, on what was gathered.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from compiler.batch.losses import are_added
 from compiler.ir.cell import Cell

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Adapt, Instruction
 from compiler.ir.value import Operand, Read, Ref, Use

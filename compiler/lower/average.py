@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from compiler.facts.models import ModelFacts
 from compiler.facts.optimizers import find_averaging

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from compiler.facts.models import ModelFacts
 from compiler.ir.cell import Cell, state_of
@@ -28,8 +30,7 @@ from graphspec.declare.subscripts import read_subscript
 from graphspec.read.source import Plain as PlainValue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoweringContext:
+class LoweringContext(Struct, frozen=True, kw_only=True):
     """The surroundings in which one op is lowered."""
 
     spec: GraphSpec
@@ -40,9 +41,9 @@ class LoweringContext:
     """Where every op can run."""
     values: Values
     """What is known of the values of the spec."""
-    accumulating: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    accumulating: Mapping[str, tuple[str, ...]] = {}
     """The terms of what an update gathers over several steps."""
-    counted: Mapping[str, Counted] = field(default_factory=dict[str, "Counted"])
+    counted: Mapping[str, Counted] = {}
     """The losses whose sum and count are kept apart, and how they count."""
     open: frozenset[str] = frozenset()
     """The losses whose operands' shapes only the running step can check."""
@@ -52,13 +53,13 @@ class LoweringContext:
     """The updates whose gradients are checked for finiteness."""
     scaled: bool = False
     """Losses are scaled in this mode."""
-    averages: Mapping[str, str] = field(default_factory=dict[str, str])
+    averages: Mapping[str, str] = {}
     """Model -> the average that is evaluated in its place."""
-    phases: Mapping[str, str] = field(default_factory=dict[str, str])
+    phases: Mapping[str, str] = {}
     """Optimizer -> the one that steps in its place, at a later epoch."""
     pace: Pace = field(default_factory=Pace)
     """What is known of the run."""
-    scheduled: Mapping[tuple[str | int, ...], Scheduled] = field(default_factory=dict[tuple[str | int, ...], Scheduled])
+    scheduled: Mapping[tuple[str | int, ...], Scheduled] = {}
     """The numbers that change while training: the op and the place below it -> the number."""
 
     def value(self, name: str) -> Value:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.facts.steppers import is_kept
 from compiler.ir.digraph import NOTHING, Causality

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.batch.losses import find_addends
 from compiler.batch.making import evaluate
@@ -21,8 +23,7 @@ Made: TypeAlias = tuple[str | None, tuple[Instruction, ...]]
 """A value, None where nothing of it remains, and the nodes that compute it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Struct, frozen=True, kw_only=True):
     """One share of a loss: the value that is differentiated, and the value that counts it; without one rows do."""
 
     loss: str

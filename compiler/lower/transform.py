@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
 
 from compiler.ir.cell import optimizer_cell
 from compiler.ir.instructions import Gradient, Transform

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.facts.optimizers import find_ruled
 from compiler.facts.steppers import find_excluded, find_givers, find_model_cells, find_stepped_cells, is_kept

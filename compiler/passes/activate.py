@@ -7,7 +7,9 @@ admit, or it has no consumer at all and writes buffers.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.cell import Cell
 from compiler.ir.diagnose import span_of
@@ -24,8 +26,7 @@ from graphspec.declare.parts import Part, find_gate
 from graphspec.diagnostics import Diagnostic
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outputs:
+class Outputs(Struct, frozen=True, kw_only=True):
     """The values a step returns where they fire, and those of them that fire because they are returned."""
 
     values: tuple[str, ...]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.cell import state_of
 from compiler.ir.instructions import (
@@ -84,8 +86,7 @@ def assemble(graph: StepGraph, name: str) -> Function:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
+class NodeFacts(Struct, frozen=True, kw_only=True):
     """What is found out about a graph as a whole, by node."""
 
     notes: Mapping[str, tuple[str, ...]]

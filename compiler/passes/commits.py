@@ -8,7 +8,9 @@ models.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.digraph import NOTHING, Bits, trim, unite
 from compiler.ir.instructions import TOGETHER, CheckFinite, Commit, Instruction, Transform
@@ -95,13 +97,12 @@ def find_gradients(graph: StepGraph, write: Instruction, producers: Mapping[str,
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Finder:
+class _Finder(Struct, frozen=True, kw_only=True):
     """Follows conditions from the writes of gradients to what follows these."""
 
     graph: StepGraph
     own: Mapping[str, Commit]
-    known: dict[str, Commit] = field(default_factory=dict[str, Commit])
+    known: dict[str, Commit] = {}
 
     def find(self, name: str) -> Commit:
         """Return the condition of a write: its own, and those of the writes it follows."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Instruction
 from compiler.ir.mode_graph import ModeGraph
@@ -105,8 +107,7 @@ def _find_problem(spec: GraphSpec, name: str, op: UpdateOp, pace: Pace) -> PaceP
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetActivity:
+class DatasetActivity(Struct, frozen=True, kw_only=True):
     """The data sets of a mode: what a step on a batch of each returns, and the ops that fire in all of its steps."""
 
     gates: tuple[Gate, ...]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import accumulate
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.digraph import NOTHING, Bits, collect, intersect
 from compiler.ir.instructions import Forward, Gradient, Instruction
@@ -20,8 +22,7 @@ ALIKE = ("NO_GRAD", "FREEZE", "GATHER", "DETACH", "CREATE_GRAPH", "RECOMPUTE")
 """Decisions that are the same for every micro-batch; only the first one's are listed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(Struct, frozen=True, kw_only=True):
     """A scheduled graph with what the explanations look up again and again."""
 
     graph: StepGraph

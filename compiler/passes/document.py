@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.batch.losses import find_accumulating, find_counted, is_split
 from compiler.declare import declare_models
@@ -37,8 +39,7 @@ FIRST_PHASES: Mapping[str, str] = {}
 """Every optimizer is that of the first epoch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """What passes may depend on in addition to what they are given."""
 
     spec: GraphSpec
@@ -56,8 +57,7 @@ class Context:
         return self.observed or Observations()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True, dict=True):
     """What the passes found out about a spec, all of its modes together."""
 
     spec: GraphSpec

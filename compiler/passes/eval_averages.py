@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
 from itertools import chain, combinations
 from math import prod
+
+from msgspec import Struct
 
 from compiler.ir.program import Gate, Mode
 from compiler.timing.gates import find_draws
@@ -18,8 +19,7 @@ MOST_FUNCTIONS = 256
 """The most functions that a mode may have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalAverage:
+class EvalAverage(Struct, frozen=True, kw_only=True):
     """The average ``target`` of the op ``op`` is evaluated in the place of ``model``, once the op has fired."""
 
     op: str

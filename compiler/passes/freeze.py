@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.facts.optimizers import find_clock_rates, find_optimizers
 from compiler.facts.parameters import Names
@@ -27,8 +29,7 @@ Holders: TypeAlias = Mapping[str, frozenset[str]]
 """By model that freezes parameters for some time: all that hold some of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreezeUntil:
+class FreezeUntil(Struct, frozen=True, kw_only=True):
     """A group that is frozen until some moment."""
 
     model: str

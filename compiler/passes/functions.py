@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.batch.losses import find_sums, is_split
 from compiler.batch.split import split_graph
@@ -30,8 +32,7 @@ from graphspec.analysis.modes import find_reaches
 from graphspec.diagnostics import Diagnostic
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledMode:
+class CompiledMode(Struct, frozen=True, kw_only=True):
     """The program of a mode, without functions where the mode has problems, and what the passes found out."""
 
     program: ModeProgram
@@ -41,8 +42,7 @@ class CompiledMode:
     """The ops that fire in some step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Variant(Struct, frozen=True, kw_only=True):
     """One way in which a step of a mode runs."""
 
     whole: ModeGraph

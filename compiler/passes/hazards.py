@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.ir.cell import CellVersion
 from compiler.ir.diagnose import cycle_problem

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TypeGuard
+
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Evaluate, Instruction
 from compiler.ir.step_graph import StepGraph

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.facts.models import ModelFacts
 from compiler.ir.instructions import Gradient, Instruction, TakeAccumulated, Transform

@@ -7,14 +7,15 @@ with the next message before something waits for them; sets leave together betwe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Instruction, Start
 from compiler.ir.step_graph import StepGraph
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """Where in a sequence a message may start: from where its values are there up to where something waits for it."""
 
     start: Start

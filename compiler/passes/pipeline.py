@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.batch.losses import find_uneven
 from compiler.checks import GRAPH_CHECKS, MODE_CHECKS, OWNERSHIP_CHECKS, check_recomputed
@@ -33,8 +35,7 @@ Hook: TypeAlias = Callable[[str, StepGraph], None]
 """Called after every pass over the graph of a step, with its name and result: to dump, time or verify."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pass(Generic[State]):
+class Pass(Struct, Generic[State], frozen=True, kw_only=True):
     """A named function from state to state, and the checks of its result."""
 
     name: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import permutations
+
+from msgspec import Struct
 
 from compiler.ir.digraph import Bits, Waiting
 from compiler.ir.step_graph import StepGraph
@@ -17,8 +18,7 @@ MEMORY_LIMIT = 6
 """The most updates for which ``memory`` tries every order."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpdateOrder:
+class UpdateOrder(Struct, frozen=True, kw_only=True, dict=True):
     """The updates in listed order, and what binds their order."""
 
     anchors: Mapping[str, tuple[str, ...]]
@@ -82,8 +82,7 @@ class UpdateOrder:
         return tuple(name for name in left if self.before[name] <= done) or left
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """How to order the updates, and whether writes stand at their earliest legal place."""
 
     name: str

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.digraph import NOTHING, Bits, Causality, close, leave_out, unite
 from compiler.ir.instructions import Instruction, Start
@@ -17,8 +19,7 @@ from compiler.passes.order import find_producers
 from compiler.passes.policies import Policy, UpdateOrder
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chain:
+class Chain(Struct, frozen=True, kw_only=True):
     """The nodes whose values an update applies, each kind in the order in which it is met from the write back."""
 
     gradients: tuple[str, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Commit, Instruction, RestoreAccumulator
 from compiler.ir.mode_graph import ModeGraph

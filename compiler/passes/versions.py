@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.cell import Cell
 from compiler.ir.digraph import NOTHING, Bits, Causality, Waiting, leave_out, unite
@@ -86,8 +88,7 @@ def order_writers(names: tuple[str, ...], causality: Causality, rank: Mapping[st
     return (*forwards, *causality.sort(name for name in names if name not in rank))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(Struct, frozen=True, kw_only=True):
     """The writers of one cell in order."""
 
     versions: Mapping[str, int]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from compiler.ir.program import Program
 from compiler.ir.step_graph import StepGraph
@@ -13,8 +14,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledStep:
+class CompiledStep(Struct, frozen=True, kw_only=True):
     """The schedule of a step, and the reasons for it."""
 
     spec: GraphSpec
@@ -26,7 +26,7 @@ class CompiledStep:
     """Assumptions about models that could not be inspected."""
     pace: Pace = field(default_factory=Pace)
     """The lengths by which durations were converted to steps."""
-    types: Mapping[str, TensorType] = field(default_factory=dict[str, TensorType])
+    types: Mapping[str, TensorType] = {}
     """The known shapes and dtypes, by value."""
     pending: tuple[Diagnostic, ...] = ()
     """The parts that need a length that only a run knows. The plan leaves them out and cannot be built."""

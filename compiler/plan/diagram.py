@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
@@ -35,8 +36,7 @@ BELOW = ("optimizers", "groups", "schedules", "moments", "overflow")
 """What stands in a box of its own below the functions, as below the text of a plan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrow:
+class Arrow(Struct, frozen=True, kw_only=True):
     """One arrow of a picture."""
 
     before: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
@@ -21,8 +22,7 @@ Aspect: TypeAlias = Literal["reads", "call", "flags"]
 """The aspects of an instruction that can differ: the versions it reads, its phrase, and how it runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Both(Generic[T]):
+class Both(Struct, Generic[T], frozen=True, kw_only=True):
     """What only the new plan has, and what only the old one had."""
 
     appeared: tuple[T, ...] = ()
@@ -33,8 +33,7 @@ class Both(Generic[T]):
         return bool(self.appeared or self.vanished)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """An instruction as a plan shows it."""
 
     kind: str
@@ -45,8 +44,7 @@ class Row:
     flags: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alteration:
+class Alteration(Struct, frozen=True, kw_only=True):
     """One aspect of an instruction that is different, and why."""
 
     label: str
@@ -57,8 +55,7 @@ class Alteration:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class Move(Struct, frozen=True, kw_only=True):
     """An instruction that has another place among the others, and why."""
 
     label: str
@@ -73,8 +70,7 @@ class Move:
     """What asked for the order there was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Reason(Struct, frozen=True, kw_only=True):
     """A decision as a plan states it: its code, the op it is about, and its sentence."""
 
     code: str
@@ -82,8 +78,7 @@ class Reason:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionChange:
+class FunctionChange(Struct, frozen=True, kw_only=True):
     """What is different in one function of a mode; ``name`` is that in the new plan, ``was`` that in the old one."""
 
     mode: str
@@ -101,8 +96,7 @@ class FunctionChange:
         return bool(self.rows or self.altered or self.moved or self.decisions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeFunction:
+class WholeFunction(Struct, frozen=True, kw_only=True):
     """A function that only one of the plans has, with the ops that fire in it."""
 
     mode: str
@@ -110,8 +104,7 @@ class WholeFunction:
     writes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Struct, frozen=True, kw_only=True):
     """Everything that is different between two plans."""
 
     functions: tuple[FunctionChange, ...]
@@ -125,8 +118,7 @@ class Difference:
         return bool(any(self.functions) or self.whole or self.warnings or self.notes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sheet:
+class Sheet(Struct, frozen=True, kw_only=True):
     """One function: its graph, and its finished instructions by node, in order."""
 
     graph: StepGraph
@@ -191,8 +183,7 @@ def find_alterations(old: Sheet, new: Sheet) -> Iterator[Alteration]:
             yield Alteration(label=node.label, op=node.op, aspect=aspect, before=one, after=other, why=why)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
+class Pair(Struct, frozen=True, kw_only=True):
     """A function by its names in two plans; empty where a plan does not have it."""
 
     mode: str

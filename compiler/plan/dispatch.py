@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 from itertools import islice, product
 from math import lcm, prod
+
+from msgspec import Struct
 
 from compiler.ir.program import Gate, ModeProgram, Program
 from compiler.timing.gates import count_on, find_draws, fire, is_due
@@ -18,8 +19,7 @@ TIMES = 3
 """How many runs of steps of a function are named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(Struct, frozen=True):
     """What a step can take, as long as no update is skipped."""
 
     names: tuple[str, ...]
@@ -79,8 +79,7 @@ def find_first_dispatches(mode: ModeProgram, program: Program) -> tuple[tuple[st
     return tuple(each.names for each in islice(find_dispatches(mode, program), SHOWN))
 
 
-@dataclass(frozen=True, slots=True)
-class DispatchPattern:
+class DispatchPattern(Struct, frozen=True):
     """The functions of the first steps, so many that what follows repeats them."""
 
     names: tuple[tuple[str, ...], ...]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compiler.ir.instructions import Instruction
 from compiler.ir.value import Write
@@ -14,16 +15,14 @@ from graphspec.declare.parts import Part
 _VERSION = re.compile(r"@\d+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanLine:
+class PlanLine(Struct, frozen=True, kw_only=True):
     """A line of a function: what is in it, and what it says, without the versions of what it reads and writes."""
 
     instructions: tuple[Instruction, ...]
     says: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fold:
+class Fold(Struct, frozen=True, kw_only=True):
     """Lines of later iterations that are shown as one: from ``first`` up to ``last``, counted from 0."""
 
     first: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial, reduce
+
+from msgspec import Struct
 
 from compiler.ir.instructions import Evaluate, Instruction
 from compiler.ir.step_graph import StepGraph
@@ -13,8 +14,7 @@ from compiler.ir.weight_terms import format_number
 from graphspec.write.formula import Called, Operand, write_formula
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """The lines of a function, or of a graph: the parts of expressions are in those of what reads them."""
 
     parts: Mapping[str, Evaluate]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import Literal
+
+from msgspec import Struct
 
 from compiler.facts.parameters import find_matching
 from compiler.ir.instructions import Instruction, Sent, Start
@@ -30,8 +31,7 @@ NOT_COUNTED = "weights that FSDP2 gathers and gradients that are scattered (`sca
 """What processes with shards send besides: no message of the plan."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """One message of a step, as every process sends it."""
 
     name: str

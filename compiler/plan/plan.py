@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     import networkx
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan(CompiledStep):
+class Plan(CompiledStep, frozen=True, kw_only=True):
     """A compiled step: its schedule, the reasons for it, and its program. ``print(plan)`` shows train mode.
 
     >>> from compiler import compile_step

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import cast
+
+from msgspec import Struct
 
 from compiler.facts.parameters import find_known_names, find_matching
 from compiler.ir.program import Gate, GroupDecl, OptimizerDecl, group_of
@@ -61,8 +62,7 @@ def _export_option(value: HyperParameter) -> Json:
             return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRow:
+class GroupRow(Struct, frozen=True, kw_only=True):
     """A group of a model that a mode updates; ``parameters`` is None where only the built step knows their names."""
 
     model: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction
 from compiler.ir.step_graph import StepGraph

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+
+from msgspec import Struct
 
 from compiler.ir.instructions import Commit, Emit, Instruction, Release
 from compiler.ir.program import Function
@@ -92,22 +93,30 @@ def list_details(plan: CompiledStep, mode: str, processes: int = 1) -> dict[str,
     return {title: found for title, sentences in details.items() if (found := [*sentences])}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A line of a function: an instruction, or a decision, which has no number."""
 
     kind: str
     text: str
     notes: str = ""
-    number: int | None = field(default=None, compare=False)
+    number: int | None = None
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """Return what it says, whatever its number."""
+        return self.kind, self.text, self.notes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """A function as rows."""
 
     function: Function
     rows: tuple[Row, ...]
+
+    @property
+    def words(self) -> tuple[tuple[str, str, str], ...]:
+        """Return what its rows say."""
+        return tuple(row.words for row in self.rows)
 
 
 def _print_functions(plan: CompiledStep, mode: str) -> Iterator[str]:
@@ -121,12 +130,15 @@ def _print_functions(plan: CompiledStep, mode: str) -> Iterator[str]:
         yield ""
         yield f"{function.name}  ({describe_function(plan, function, steps.get(function.name, ''))})"
         table = Table(function=function, rows=tuple(_find_rows(plan, function)))
-        likest = max(whole, key=lambda each: len({*each.rows} & {*table.rows}), default=None)
-        old, new = likest.rows if likest is not None else (), table.rows
+        likest = max(whole, key=lambda each: len({*each.words} & {*table.words}), default=None)
+        old, said = (likest.rows, likest.words) if likest is not None else ((), ())
         changes: list[tuple[str, Row]] = []
-        for change, start, end, first, last in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
+        for change, start, end, first, last in SequenceMatcher(a=said, b=table.words, autojunk=False).get_opcodes():
             if change != "equal":
-                changes += [*(("  - ", row) for row in old[start:end]), *(("  + ", row) for row in new[first:last])]
+                changes += [
+                    *(("  - ", row) for row in old[start:end]),
+                    *(("  + ", row) for row in table.rows[first:last]),
+                ]
         if likest is None or len(changes) * 2 > len(table.rows):
             whole.append(table)
             yield from _align([("  ", row) for row in table.rows])

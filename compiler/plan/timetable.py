@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal, cast
+
+from msgspec import Struct
 
 from compiler.facts.optimizers import find_optimizers
 from compiler.ir.instructions import Apply
@@ -34,8 +35,7 @@ UNCOUNTED = "(not counted yet)"
 """Follows what the spec writes where a length is missing that only a run knows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One schedule of a mode: of which optimizer or op, of which option or field of it, if not of all of it."""
 
     owner: Literal["optimizer", "op"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from compiler.ir.program import Gate
 
@@ -17,12 +18,11 @@ FOREVER = 2**62
 """A number of steps that no run takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """How often the gates of a mode can fire in its first steps, at most."""
 
     gates: dict[str, Gate]
-    known: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
+    known: dict[tuple[str, int], int] = {}
 
     @classmethod
     def of(cls, gates: Sequence[Gate]) -> Bounds:

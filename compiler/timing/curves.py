@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeAlias, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.facts.optimizers import OptimizerCell, find_clock_rates, find_optimizers
 from compiler.ir.instructions import Instruction
@@ -81,8 +83,7 @@ def declare_schedule(schedule: ScheduleSpec, rates: ClockRates) -> ScheduleDecl:
     return ScheduleDecl(kind="join", clock=schedule.clock, pace=pace, parts=parts, moments=moments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Count:
+class _Count(Struct, frozen=True, kw_only=True):
     """How lengths are counted: by which clock, at which rate."""
 
     clock: Clock
@@ -148,8 +149,7 @@ TAKEN = ("tau",)
 """The place below an average of what is taken of the new; the program says what is kept of the old."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledField:
+class ScheduledField(Struct, frozen=True, kw_only=True):
     """A field of an op that holds a schedule: its place, and at which rate whose updates it counts, if it does.
 
     What an update does to a model by that model's word has its place below both: ``fit``, ``net``, ``regularizer``.

@@ -22,9 +22,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.program import Gate
 from compiler.timing.bounds import Bounds
@@ -88,8 +90,7 @@ def find_counts(
     return tuple(dict(zip(names, counts, strict=True)) for counts in sorted(states))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Walk:
+class _Walk(Struct, frozen=True, kw_only=True):
     """A walk over the steps, and what fired in them."""
 
     gates: Sequence[Gate]
@@ -106,7 +107,7 @@ class _Walk:
     """The first step in which an undecided gate can be due."""
     closes: Mapping[str, int]
     """The first step in which an undecided gate can be over; from ``opens`` to there it is due."""
-    seen: dict[tuple[str, frozenset[str]], None] = field(default_factory=dict[tuple[str, frozenset[str]], None])
+    seen: dict[tuple[str, frozenset[str]], None] = {}
 
     @classmethod
     def of(cls, gates: Sequence[Gate], always: Mapping[str, frozenset[str]], undecided: Container[str]) -> _Walk:

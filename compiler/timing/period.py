@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compiler.facts.steppers import find_stepped_cells
 from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
@@ -18,8 +19,7 @@ from graphspec.declare.parts import find_gate
 NONE: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FiringPeriod:
+class FiringPeriod(Struct, frozen=True, kw_only=True):
     """Firing in the steps ``first``, ``first + every``, ... (from 1), forever or up to ``until``."""
 
     first: int

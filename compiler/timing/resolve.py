@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from compiler.ir.diagnose import span_of
 from compiler.ir.program import Gate, Mode
@@ -84,8 +86,7 @@ IN_WRITES: frozenset[Field] = frozenset({"half_life", "over", "every"})
 """The fields that count the writes of a source."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
+class Timed(Struct, frozen=True, kw_only=True):
     """A spec whose durations are in the units of the passes, and what could not be counted (and is left out)."""
 
     spec: GraphSpec

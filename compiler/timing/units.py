@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import final
+
+from msgspec import Struct
 
 from graphspec.declare.data import TrainingSets
 from graphspec.declare.durations import Duration, Unit
 from graphspec.declare.graph import GraphSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(Struct, frozen=True, kw_only=True):
     """The lengths of an epoch, a batch and a run, by which durations are converted to steps; None where unknown.
 
     >>> from compiler import Pace, compile_step
@@ -106,8 +106,7 @@ def find_batch(spec: GraphSpec) -> int | None:
     return next(iter(sizes)) * spec.batches if len(sizes) == 1 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClockRates:
+class ClockRates(Struct, frozen=True, kw_only=True):
     """A pace, and how many steps lie between two updates; None with what is not known, and a remedy."""
 
     pace: Pace

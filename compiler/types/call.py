@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import cast
+
+from msgspec import Struct
 
 from compiler.ir.value import Constant, Shape
 from compiler.types.dimension import Place, ShapeProblem, TensorType, format_shape
@@ -12,13 +13,12 @@ from compiler.types.dtype import Argument, is_not_floating, literal_dtype
 from graphspec.declare.subscripts import Subscript
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(Struct, frozen=True, kw_only=True):
     """Plain options, defaults included; reading one as a type it does not have raises :class:`ShapeProblem`."""
 
     values: Mapping[str, object]
     place: Place = ()
-    defaults: Mapping[str, object] = field(default_factory=dict[str, object])
+    defaults: Mapping[str, object] = {}
 
     def raw(self, name: str) -> object:
         """Return the value as written, or its default, or None."""
@@ -94,8 +94,7 @@ class Options:
         return ShapeProblem(self.place, found, f"`{name}` to be {expected}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionUse:
+class FunctionUse(Struct, frozen=True, kw_only=True):
     """A built-in function with the types of its operands; paths of problems go below its op."""
 
     name: str

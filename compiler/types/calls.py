@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from compiler.ir.value import Plain, Setting, Shape
 from compiler.types.dimension import TensorType
@@ -67,8 +68,7 @@ DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "split_rows": 0} | dict.fromkeys(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class Called(Struct, frozen=True, kw_only=True):
     """A built-in call: its operands' placements, types and axes of the batch, and what is known of its result."""
 
     name: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from compiler.ir.value import Dimension, Shape
 
@@ -147,8 +148,7 @@ def format_shape(shape: Shape | None) -> str:
     return "[...]" if shape is None else f"[{', '.join(str(size) for size in shape)}]"
 
 
-@dataclass(frozen=True, slots=True)
-class TensorType:
+class TensorType(Struct, frozen=True):
     """A shape, or None where even the rank is unknown, and a dtype, or None where it is unknown."""
 
     shape: Shape | None = None

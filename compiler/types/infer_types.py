@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from compiler.facts.models import ModelFacts, Observations, find_used_models
 from compiler.ir.diagnose import span_of
@@ -21,8 +22,7 @@ from graphspec.diagnostics import Diagnostic, Span
 from graphspec.write.render import spell_formula
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misfit:
+class Misfit(Struct, frozen=True, kw_only=True):
     """What does not fit, what was found and what was expected, and the remedy."""
 
     what: str
@@ -71,8 +71,7 @@ BY_SAMPLE = frozenset({"kl_div", "ctc"})
 """Losses that are means over the samples of a batch, of sums over all else or of other shares of a sample."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Structure:
+class Structure(Struct, frozen=True, kw_only=True):
     """``types`` by value, ``layers`` by the model at the root of a likeness, and the problems met on the way.
 
     ``elements``: built-in mean -> the shape of what it is the mean of, None where that is unknown; ``open``: the
@@ -118,19 +117,18 @@ def find_uncalled(
             )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Walk:
+class _Walk(Struct, kw_only=True):
     """The state of one walk over the ops."""
 
     spec: GraphSpec
     models: Mapping[str, ModelFacts]
     observed: Observations
-    types: dict[str, TensorType] = field(default_factory=dict[str, TensorType])
-    elements: dict[str, Shape | None] = field(default_factory=dict[str, "Shape | None"])
-    open: set[str] = field(default_factory=set[str])
-    layers: dict[str, ResolvedLayers] = field(default_factory=dict[str, ResolvedLayers])
-    problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    paired: dict[str, str] = field(default_factory=dict[str, str])
+    types: dict[str, TensorType] = {}
+    elements: dict[str, Shape | None] = {}
+    open: set[str] = set()
+    layers: dict[str, ResolvedLayers] = {}
+    problems: list[Diagnostic] = []
+    paired: dict[str, str] = {}
     """Values in which a free size stands twice because an op paired shapes -> where that was, for a note."""
 
     def __post_init__(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from compiler.ir.program import Initializer, LayerDecl, TensorDecl
 from compiler.ir.value import Dimension, Plain, Shape
@@ -14,8 +15,7 @@ from compiler.types.dtype import is_not_floating
 from graphspec.declare.layers import Layer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerTraits:
+class LayerTraits(Struct, frozen=True, kw_only=True):
     """What the schedule must know: written buffers, random draws, samples of a batch that influence each other."""
 
     buffers: bool = False
@@ -34,13 +34,12 @@ class LayerTraits:
 PURE = LayerTraits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerResult:
+class LayerResult(Struct, frozen=True, kw_only=True):
     """What the rule of one layer finds: its result, its options with every size, its tensors by their full names."""
 
     output: Shape
     dtype: str | None
-    options: Mapping[str, Plain] = field(default_factory=dict[str, Plain])
+    options: Mapping[str, Plain] = {}
     parameters: tuple[TensorDecl, ...] = ()
     buffers: tuple[TensorDecl, ...] = ()
     traits: LayerTraits = PURE
@@ -50,8 +49,7 @@ class LayerResult:
 AXES_OF_IMAGES = "[batch, channels, height, width]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerUse:
+class LayerUse(Struct, frozen=True, kw_only=True):
     """A layer, where it is (``place`` in the spec, ``path`` in parameter names), and its input."""
 
     layer: Layer

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import reduce
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.program import LayerDecl, TensorDecl
 from compiler.ir.value import Shape
@@ -28,8 +30,7 @@ from graphspec.declare.layers import LAYERS, Layer
 from graphspec.declare.options import find_defaults
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedLayers:
+class ResolvedLayers(Struct, frozen=True, kw_only=True):
     """The layers of a model in order, the type of its result, and all its parameters and buffers in layer order."""
 
     layers: tuple[LayerDecl, ...]

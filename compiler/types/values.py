@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.digraph import find_cycles, sort
 from compiler.types.calls import BATCH, COUPLING, SUMMING, find_linear, has_batch, is_linear
@@ -20,8 +22,7 @@ REDUCING = COUPLING | {"mean", "sum"}
 """Calls that remove an axis."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Value:
+class Value(Struct, frozen=True, kw_only=True):
     """An input, a state or the result of an op; the result of some ops is a gradient set."""
 
     type: TensorType = UNKNOWN

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
@@ -11,8 +12,7 @@ from graphspec.declare.ops import MODES, ModeName, Op, Reference
 from graphspec.declare.run import EvalSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class Reach(Struct, frozen=True, kw_only=True):
     """The modes an op can run in; for every other mode it was meant for, the op whose `mode` excludes it."""
 
     modes: frozenset[ModeName]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from graphspec.analysis.derived import find_derived
 from graphspec.analysis.gradient_sets import Sets, find_gradient_sets
@@ -31,8 +32,7 @@ Facet: TypeAlias = Literal["input", "state", "model", "average", "derived", "op"
 """What a name can be; the name of an op is often its value's too, and that of an update an op's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One declaration of a name: what it is, the path of its declaration, and the op that makes it."""
 
     name: str
@@ -74,8 +74,7 @@ _OPS: Mapping[tuple[str, ...], str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleContext:
+class RuleContext(Struct, frozen=True, kw_only=True):
     """A spec with its names; nothing is held against ``broken`` ones, nor, if ``blind``, against any unknown one."""
 
     spec: GraphSpec

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import islice
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from graphspec.declare.blocks import CONTAINERS, BlockSpec
@@ -49,8 +50,7 @@ _AT_THE_START = "write it at the first column, as `models:` and `ops:`"
 _OPTIONS = frozenset(option.name for options in OPTIMIZERS.values() for option in options) | {"name"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Slip:
+class _Slip(Struct, frozen=True, kw_only=True):
     """A key that stands at one path and belongs at another."""
 
     path: Path

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from graphspec.analysis.scope import Facet, RuleContext, find_expression
 from graphspec.declare.fields import KEYWORDS, is_name, is_part_name
@@ -55,8 +56,7 @@ def check_repeats(scope: RuleContext) -> Iterator[Diagnostic]:
             seen.add(name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """What a reference must name, in words and as facets, and how to fix an unknown name."""
 
     noun: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from graphspec.check.schema_errors import trace
@@ -22,8 +23,7 @@ _OPAQUE: Mapping[str, Plain] = {"models": _MODEL, "inputs": {}, "state": {"shape
 _ROUNDS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remains:
+class Remains(Struct, frozen=True, kw_only=True):
     """What is left of a document.
 
     Its data; the declarations (section, name) that were repaired; and ``blind``, whether whole sections are lost.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from types import UnionType
 from typing import Annotated, Union, cast, get_args, get_origin
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel, Tag, ValidationError
 
 from graphspec.declare.optimizers import OPTIMIZERS
@@ -71,8 +72,7 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
 _OLD_BOOLEANS = ("yes", "no", "on", "off", "y", "n")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class Trace(Struct, frozen=True, kw_only=True):
     """Where a location leads: a path of the document, the branches of unions on the way, and the types that end it."""
 
     path: Path
@@ -145,8 +145,7 @@ def _find_inner(annotation: object, part: str | int) -> list[object]:
     return [arguments[part]] if is_fixed and part < len(arguments) else [arguments[0]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
+class Detail(Struct, frozen=True, kw_only=True):
     """What pydantic reports about one error."""
 
     kind: str
@@ -257,8 +256,7 @@ def explain_validation(error: ValidationError, document: Document, root: type[Ba
     return sort_diagnostics(dict.fromkeys(_explain(group, document) for group in _choose_branches(problems, 0)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Problem:
+class _Problem(Struct, frozen=True, kw_only=True):
     """One error and where its location leads; for errors about a key, that is the mapping it is or should be in."""
 
     detail: Detail

@@ -7,8 +7,10 @@ the document. Every op says itself which of its words are names of something els
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from graphspec.check.names import WANTED
 from graphspec.declare.blocks import BlockSpec, ChooseOp, RepeatOp, SometimesOp, UseOp
@@ -16,17 +18,7 @@ from graphspec.declare.graph import find_kinds
 from graphspec.declare.ops import KINDS
 from graphspec.declare.ops.base import Reference
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.expand.copies import (
-    COMMON,
-    Container,
-    Expansion,
-    Moved,
-    Origin,
-    Use,
-    check_part,
-    find_outer,
-    name_outer,
-)
+from graphspec.expand.copies import COMMON, Container, Expansion, Moved, Origin, Use, check_part, find_outer, name_outer
 from graphspec.expand.parsed import PARTS, Uses, WrittenOps, find_following, parse_op
 from graphspec.expand.parts import (
     ContainerOp,
@@ -60,8 +52,7 @@ def bind_uses(expansion: Expansion) -> Document:
     return _Binder(expansion).run() if expansion.uses or expansion.containers else expansion.document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scope:
+class _Scope(Struct, frozen=True, kw_only=True):
     """What the names in a block, or in a part of a container, mean for one use of it."""
 
     use: Use
@@ -72,8 +63,8 @@ class _Scope:
     """The common fields of the use, as they are written, its own names bound."""
     known: Mapping[str, str]
     """By the names of ops and values in the block: those of the copies."""
-    inputs: Mapping[str, Plain] = field(default_factory=dict[str, "Plain"])
-    stopped: Mapping[str, str] = field(default_factory=dict[str, str])
+    inputs: Mapping[str, Plain] = {}
+    stopped: Mapping[str, str] = {}
     """The outputs that are made constants, and the names of what they are made of."""
     within: tuple[Plain, ...] = ()
     """The parts that its ops belong to."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeAlias
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import BaseModel, ValidationError
 
 from graphspec.check.schema_errors import explain_validation
@@ -37,8 +38,7 @@ class _Blocks(BaseModel, defer_build=True):
     blocks: dict[str, BlockSpec]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class Container(Struct, frozen=True, kw_only=True):
     """An op that holds its own ops, which it repeats or chooses between: its name, and its path as written."""
 
     name: str
@@ -48,8 +48,7 @@ class Container:
     """The use or part that holds it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class Use(Struct, frozen=True, kw_only=True):
     """A use of a block, or a part of a container: the path of its op as written, its name, and the block."""
 
     name: str
@@ -119,8 +118,7 @@ def name_outer(use: Use) -> Iterator[str]:
         yield from (each.name, each.of.name) if each.of is not None else (each.name,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expansion:
+class Expansion(Struct, frozen=True, kw_only=True):
     """A document whose blocks are copied, and the uses that the copies belong to."""
 
     document: Document
@@ -128,12 +126,12 @@ class Expansion:
     """Outer ones first."""
     containers: tuple[Container, ...] = ()
     """Ops that hold their own ops; outer ones first."""
-    copies: Mapping[str, Use] = field(default_factory=dict[str, Use])
+    copies: Mapping[str, Use] = {}
     """By the name of every copied op: the use it is of."""
-    origins: Mapping[str, Origin] = field(default_factory=dict[str, "Origin"])
+    origins: Mapping[str, Origin] = {}
     """By the name of every copied op: where the original stands, and the use."""
-    blocks: Mapping[str, BlockSpec] = field(default_factory=dict[str, BlockSpec])
-    places: Mapping[Path, Place] = field(default_factory=dict[Path, Place])
+    blocks: Mapping[str, BlockSpec] = {}
+    places: Mapping[Path, Place] = {}
     """Those of the document as written."""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import reduce
+
+from msgspec.structs import replace
 
 from graphspec.diagnostics import Diagnostic
 from graphspec.expand.formulas import OPERATORS, stand_in

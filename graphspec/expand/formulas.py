@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from graphspec.declare.formulas import DIFFERENTIATED, IN_CALLS, LOSS, FormulaOp
@@ -200,8 +201,7 @@ def _find_uses(ops: Mapping[str, Plain]) -> frozenset[str]:
     return frozenset(name for name, op in ops.items() if isinstance(op, dict) and find_holder(op))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _Known(Struct, frozen=True, kw_only=True):
     """The names that an expression may mention, and those that it is mistaken about."""
 
     values: frozenset[str]
@@ -210,8 +210,7 @@ class _Known:
     models: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Formula:
+class _Formula(Struct, frozen=True, kw_only=True):
     """An expression that is being made into ops: of which op, the name of its value, its text, and where that is."""
 
     holder: str
@@ -221,7 +220,7 @@ class _Formula:
     """Of the text."""
     given: Mapping[str, Plain]
     """The fields of the last op."""
-    made: dict[str, Plain] = field(default_factory=dict[str, Plain])
+    made: dict[str, Plain] = {}
     counts: Counter[bool] = field(default_factory=Counter[bool])
     """How many parts there are that come to numbers, and how many others."""
 
@@ -231,8 +230,7 @@ class _Formula:
         return f"{self.root}.{'number.' if is_number else ''}{self.counts[is_number]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class _Given(Struct, frozen=True, kw_only=True):
     """An option of a call, and where its name and its value are."""
 
     value: Plain

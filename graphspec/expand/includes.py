@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.limits import Limits
@@ -52,8 +54,7 @@ class Merged(Mapping[Path, Place]):
         return sum(1 for _ in self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(Struct, frozen=True, kw_only=True):
     """Something that a file shares: its value, and the file."""
 
     value: Plain

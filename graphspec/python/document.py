@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import cast
+
+from msgspec import Struct
 
 from graphspec.declare.blocks import CONTAINERS
 from graphspec.declare.fields import is_name
@@ -27,16 +28,15 @@ def write_document(recorder: Recorder, *headers: Header) -> Document:
     return _Writer(recorder, headers).write()
 
 
-@dataclass(slots=True)
-class _Writer:
+class _Writer(Struct):
     """Names entries and writes them."""
 
     recorder: Recorder
     headers: tuple[Header, ...]
-    inlined: set[Entry] = field(default_factory=set[Entry])
-    names: dict[Entry, str] = field(default_factory=dict[Entry, str])
-    results: dict[Entry, tuple[str, ...]] = field(default_factory=dict[Entry, "tuple[str, ...]"])
-    places: dict[Path, Place] = field(default_factory=dict[Path, Place])
+    inlined: set[Entry] = set()
+    names: dict[Entry, str] = {}
+    results: dict[Entry, tuple[str, ...]] = {}
+    places: dict[Path, Place] = {}
     user: Entry | None = None
     """The entry that is being written."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Literal, TypeAlias, Unpack, cast, overload
+
+from msgspec.structs import replace
 
 from graphspec.declare.compat import Compat
 from graphspec.declare.graph import GraphSpec

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
+
+from msgspec import Struct, field
 
 from graphspec.diagnostics import Diagnostic, SpecError
 from graphspec.limits import Limits
@@ -20,8 +21,7 @@ class ArgumentError(SpecError, TypeError):
     """An argument that cannot be part of a graph: what was found, where, and what to write instead."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Formula:
+class Formula(Struct, frozen=True, kw_only=True):
     """A call or a loss of the library on operands, which may be formulas of their own."""
 
     function: str
@@ -41,16 +41,14 @@ class Formula:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class Header(Struct, frozen=True, kw_only=True):
     """Fields that are not those of one entry, and the call that gave them: of the document, or of a scope."""
 
     fields: Mapping[str, object]
     site: Site
 
 
-@dataclass(eq=False, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, eq=False, kw_only=True):
     """Something declared: an input, a state, a model or an op."""
 
     section: Section
@@ -100,18 +98,17 @@ class Entry:
         return self.is_text and is_plain and not self.pinned
 
 
-@dataclass(slots=True, kw_only=True)
-class Recorder:
+class Recorder(Struct, kw_only=True):
     """What one graph declares, in order."""
 
     title: str
     sources: Sources = field(default_factory=Sources)
-    entries: list[Entry] = field(default_factory=list[Entry])
+    entries: list[Entry] = []
     scope: str = ""
     shared: tuple[Header, ...] = ()
     holder: Entry | None = None
     part: tuple[str | int, ...] = ()
-    _taken: dict[str, Site] = field(default_factory=dict[str, Site])
+    _taken: dict[str, Site] = {}
 
     def add(self, entry: Entry) -> Entry:
         """Record an entry.

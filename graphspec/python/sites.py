@@ -7,11 +7,12 @@ import inspect
 import linecache
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import cast
+
+from msgspec import Struct
 
 from graphspec.declare.fields import is_name
 from graphspec.diagnostics import Span
@@ -20,8 +21,7 @@ from graphspec.read.syntax import parse
 _PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(Struct, frozen=True, kw_only=True):
     """A call or an operation in a Python file."""
 
     span: Span
@@ -36,8 +36,7 @@ class Site:
         return self.names[0] if len(self.names) == 1 else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
+class _File(Struct, frozen=True, kw_only=True):
     """The syntax of a file: expressions by their places, calls by their ends, and the names that are assigned."""
 
     shown: str
@@ -48,11 +47,10 @@ class _File:
     names: Mapping[ast.expr, tuple[str, ...]]
 
 
-@dataclass(slots=True)
-class Sources:
+class Sources(Struct):
     """The Python files that declare parts of one graph."""
 
-    _files: dict[str, _File] = field(default_factory=dict[str, _File])
+    _files: dict[str, _File] = {}
 
     @property
     def texts(self) -> Mapping[str, str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, NoReturn, TypeAlias
+
+from msgspec import Struct
 
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.limits import MOST_PROBLEMS, Limits
@@ -16,17 +18,15 @@ from graphspec.words import describe, quote
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceText:
+class SourceText(Struct, frozen=True, kw_only=True, dict=True):
     """The text of a file, without byte order mark, that knows where its lines start."""
 
     file: str
     content: str
-    _starts: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        starts = (0, *(match.end() for match in _LINE_BREAK.finditer(self.content)))
-        object.__setattr__(self, "_starts", starts)
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        return (0, *(match.end() for match in _LINE_BREAK.finditer(self.content)))
 
     def span(self, start: int, end: int) -> Span:
         """Return the place of the characters from one offset up to another."""
@@ -60,8 +60,7 @@ NO_KEY: tuple[int, int] = (-1, -1)
 """The region of a key where there is none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """What a reader makes of a text."""
 
     data: Plain

@@ -11,8 +11,9 @@ import ast
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from graphspec.read.builder import Plain
 from graphspec.read.misreadings import (
@@ -33,38 +34,33 @@ DEEPEST = 100
 Scalar: TypeAlias = int | float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """A part of an expression: the characters from ``start`` up to ``end``."""
 
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Number(Node):
+class Number(Node, frozen=True, kw_only=True):
     """A number."""
 
     value: Scalar
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Name(Node):
+class Name(Node, frozen=True, kw_only=True):
     """A name: of a value with its dots (``now.action``), and with interpolations as they are written (``${tau}``)."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unary(Node):
+class Unary(Node, frozen=True, kw_only=True):
     """A part with an operator before it: ``-`` or ``~``."""
 
     operator: str
     operand: Expression
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binary(Node):
+class Binary(Node, frozen=True, kw_only=True):
     """An operator between two parts."""
 
     operator: str
@@ -72,8 +68,7 @@ class Binary(Node):
     right: Expression
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Node):
+class Call(Node, frozen=True, kw_only=True):
     """A call of a function by its name."""
 
     function: Name
@@ -81,8 +76,7 @@ class Call(Node):
     options: tuple[Option, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option(Node):
+class Option(Node, frozen=True, kw_only=True):
     """An option of a call; the characters are those of its value, the name begins at ``name_start``."""
 
     name: str
@@ -91,8 +85,7 @@ class Option(Node):
     """A name is its text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscript(Node):
+class Subscript(Node, frozen=True, kw_only=True):
     """A part of a value; ``at`` is what stands between the brackets, from ``at_start`` up to ``at_end``."""
 
     operand: Expression
@@ -104,8 +97,7 @@ class Subscript(Node):
 Expression: TypeAlias = Number | Name | Unary | Binary | Call | Subscript
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grammar:
+class Grammar(Struct, frozen=True, kw_only=True):
     """What expressions of one kind are made of."""
 
     operators: Mapping[type[ast.AST], str]

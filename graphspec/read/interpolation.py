@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.limits import MOST_PROBLEMS, Limits
@@ -109,8 +111,7 @@ def join_uses(problems: Iterable[Diagnostic], document: Document) -> tuple[Diagn
     return tuple(kept)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Use:
+class _Use(Struct, frozen=True, kw_only=True):
     """A text at a path that has ``${`` in it."""
 
     path: Path

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path as FilePath
 from typing import NoReturn
+
+from msgspec import Struct
 
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.limits import Limits
@@ -90,8 +91,7 @@ __all__ = ["Document", "Path", "Place", "Places", "Plain", "read_document"]
 _DEFAULT_LIMITS = Limits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """Where a value stands, and its key where it has one."""
 
     key: Span | None
@@ -120,17 +120,16 @@ class Places(Mapping[Path, Place]):
         return len(self._regions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(Struct, frozen=True, kw_only=True):
     """A document: its plain data, and the places of keys and values by their paths."""
 
     file: str
     text: str
     data: Plain
     places: Mapping[Path, Place]
-    assignments: Mapping[str, str] = field(default_factory=dict[str, str])
+    assignments: Mapping[str, str] = {}
     """The texts of overrides, by the names that their places have for a file."""
-    others: Mapping[str, str] = field(default_factory=dict[str, str])
+    others: Mapping[str, str] = {}
     """The texts of files that it includes."""
 
     @property

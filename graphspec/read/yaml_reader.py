@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from msgspec import Struct
 from yaml import (
     AliasEvent,
     CBaseLoader,
@@ -82,8 +82,7 @@ _TIGHT = re.compile(r"[ ]*(?P<key>\w+):(?P<value>[^\s:#][^\s#]*)[ ]*(?:#.*)?$", 
 _UNCLOSED = {"[": "did not find expected ',' or ']'", "{": "did not find expected ',' or '}'"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyntaxProblem:
+class SyntaxProblem(Struct, frozen=True, kw_only=True):
     """A syntax error: what to call it, the offsets it is at, and where the bracket was opened that is not closed."""
 
     message: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import reduce
 from typing import TypeAlias, cast
+
+from msgspec import Struct
 
 from graphspec.declare.subscripts import read_subscript
 from graphspec.expand.formulas import OPERATORS, SIGNS
@@ -14,13 +15,12 @@ from graphspec.expand.formulas import OPERATORS, SIGNS
 Operand: TypeAlias = "Called | str | bool | int | float"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class Called(Struct, frozen=True, kw_only=True):
     """A function of the library on its operands: names, numbers, and other calls."""
 
     function: str
     operands: tuple[Operand, ...]
-    options: Mapping[str, object] = field(default_factory=dict[str, object])
+    options: Mapping[str, object] = {}
 
 
 _BINARY: Mapping[str, ast.operator] = {

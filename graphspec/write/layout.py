@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from graphspec.read.interpolation import spell as spell_constant
 
@@ -26,8 +27,7 @@ class Block(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Struct, frozen=True, kw_only=True):
     """Comments on a part of a document: on the lines before it, on its own line, and on the lines below it.
 
     An empty line among them separates it from what is before.
@@ -95,12 +95,11 @@ def lay_out(
     return "\n".join(_Writer(notes=notes, opened=inner, bracketed=kept).write_document(document)) + "\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Writer:
+class _Writer(Struct, frozen=True, kw_only=True):
     """Write the parts of a document, each known by its path."""
 
     notes: Mapping[Path, Note]
-    opened: set[Path] = field(default_factory=set[Path])
+    opened: set[Path] = set()
     """What has comments on its parts."""
     bracketed: frozenset[Path] = frozenset()
     """What stays between brackets, over several lines if need be."""

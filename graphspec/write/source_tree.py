@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import cast
 
+from msgspec import Struct
 from yaml import (
     AliasEvent,
     CBaseLoader,
@@ -29,8 +29,7 @@ _BLOCK_STYLES = ("|", ">")
 _LINE = re.compile(r"[^\r\n]*")
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Part:
+class Part(Struct, eq=False, kw_only=True):
     """A value of a text, with its key and its comments; positions are offsets."""
 
     start: int
@@ -42,11 +41,11 @@ class Part:
     in_brackets: bool = False
     """Whether it is a list or a mapping between brackets."""
     leaf: Tree = None
-    parts: list[Part] = field(default_factory=list["Part"])
+    parts: list[Part] = []
     holder: Part | None = None
-    before: list[str] = field(default_factory=list[str])
-    after: list[str] = field(default_factory=list[str])
-    below: list[str] = field(default_factory=list[str])
+    before: list[str] = []
+    after: list[str] = []
+    below: list[str] = []
 
     def to_tree(self) -> Tree:
         """Return the value for the layout."""
@@ -97,14 +96,13 @@ class Part:
             yield from part.walk()
 
 
-@dataclass(slots=True, kw_only=True)
-class SourceTree:
+class SourceTree(Struct, kw_only=True):
     """The values of a YAML text that the reader accepts: no tags, no merge keys, and keys that are scalars."""
 
     root: Part
-    head: list[str] = field(default_factory=list[str])
+    head: list[str] = []
     """The comments above the first value."""
-    scalars: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    scalars: list[tuple[int, int]] = []
     """Where scalars are: a `#` in one is no comment."""
     has_anchors: bool = False
 

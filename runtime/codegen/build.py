@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Iterator, Sequence
+
+from msgspec.structs import fields
 
 from compiler.ir.program import Gate, ModelDecl, Program
 from compiler.ir.value import Plain
@@ -186,12 +187,12 @@ def _total(terms: Sequence[ast.expr]) -> ast.expr:
 
 def _gate(gate: Gate) -> ast.expr:
     """Return one gate, fields at their defaults left out."""
-    fields: dict[str, Plain] = {"clock": gate.clock, "every": gate.every, "start": gate.start, "until": gate.until}
-    fields |= {"follows": gate.follows, "datasets": gate.datasets, "epoch": gate.epoch, "flush": gate.flush}
-    fields |= {"first": gate.first, "last": gate.last, "counted": gate.counted}
-    fields |= {"draw": gate.draw, "low": gate.low, "high": gate.high}
-    plain = {field.name: field.default for field in dataclasses.fields(Gate)}
-    given = {key: syntax.literal(value) for key, value in fields.items() if value != plain[key]}
+    values: dict[str, Plain] = {"clock": gate.clock, "every": gate.every, "start": gate.start, "until": gate.until}
+    values |= {"follows": gate.follows, "datasets": gate.datasets, "epoch": gate.epoch, "flush": gate.flush}
+    values |= {"first": gate.first, "last": gate.last, "counted": gate.counted}
+    values |= {"draw": gate.draw, "low": gate.low, "high": gate.high}
+    plain = {field.name: field.default for field in fields(Gate)}
+    given = {key: syntax.literal(value) for key, value in values.items() if value != plain[key]}
     return syntax.call("Gate", syntax.constant(gate.op), **given)
 
 

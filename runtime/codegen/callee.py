@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from compiler.ir.value import Setting
 
@@ -16,8 +17,7 @@ SIZES = ("shape", "dims")
 """Options that are always passed as a tuple."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Callee:
+class Callee(Struct, frozen=True, kw_only=True):
     """The callee of a built-in: ``F.mse_loss``, or a definition of the library by its name."""
 
     path: str
@@ -27,11 +27,11 @@ class Callee:
     """The callee where the result is in the type of the step, which follows what else is passed."""
     gathered: bool = False
     """The operands are passed as one tuple."""
-    keywords: Mapping[str, str] = field(default_factory=dict[str, str])
+    keywords: Mapping[str, str] = {}
     """The keyword of an option whose name differs."""
-    fills: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    fills: Mapping[str, Value] = {}
     """The values of the language for options that are left out."""
-    implied: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    implied: Mapping[str, Value] = {}
     """The callee's own defaults, by keyword: equal values are not passed."""
     positional: tuple[str, ...] = ()
     """Options that follow the operands without a keyword."""
@@ -41,14 +41,13 @@ class Callee:
     """Options between the first operand and the others."""
     companions: tuple[str, ...] = ()
     """Keywords that must accompany others, None where they are not given."""
-    paths: Mapping[tuple[str, Value], str] = field(default_factory=dict[tuple[str, Value], str])
+    paths: Mapping[tuple[str, Value], str] = {}
     """The path by the value of an option that selects it and is not passed."""
     unused: tuple[str, ...] = ()
     """Options that the callee need not know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolved(Struct, frozen=True, kw_only=True):
     """A call: its path, the values before and after the first operand, those after all, and those by keyword."""
 
     path: str
@@ -56,7 +55,7 @@ class Resolved:
     before: tuple[Value, ...] = ()
     first: tuple[Value, ...] = ()
     positional: tuple[Value, ...] = ()
-    keywords: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    keywords: Mapping[str, Value] = {}
 
 
 def loss(path: str, literal: str = "", **implied: Value) -> Callee:

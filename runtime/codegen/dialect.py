@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from runtime.codegen import syntax
 
@@ -26,8 +27,7 @@ Graph = Literal["without", "either", "with"]
 """Whether code must run without a graph, may, or must run with one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Global:
+class Global(Struct, frozen=True, kw_only=True):
     """A global variable that ``build`` assigns."""
 
     name: str
@@ -269,8 +269,7 @@ class Dialect(ABC):
         return needs.random
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmitContext:
+class EmitContext(Struct, frozen=True, kw_only=True):
     """A module under construction: its program, its names, and its dialect."""
 
     program: Program
@@ -279,8 +278,7 @@ class EmitContext:
     needs: Needs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmitScope:
+class EmitScope(Struct, frozen=True, kw_only=True):
     """The surroundings of an instruction: the program, the names, and the facts about its function."""
 
     program: Program
@@ -292,9 +290,9 @@ class EmitScope:
     """By op of a forward: the mode (train or not) to switch its model to just before."""
     mode: str
     function: Function
-    tapes: Mapping[int, str] = field(default_factory=dict[int, str])
+    tapes: Mapping[int, str] = {}
     """The variable of the tape of every gradient, by the id of the instruction, where the framework has tapes."""
-    inlined: Mapping[str, Evaluate] = field(default_factory=dict[str, "Evaluate"])
+    inlined: Mapping[str, Evaluate] = {}
     """By value: the part of an expression that is written where the value is read."""
     checked: frozenset[str] = frozenset()
     """Gradient sets with a verdict, and the values derived from them."""
@@ -302,8 +300,7 @@ class EmitScope:
     """The values that are known to be floating, of the type of the step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lowered:
+class Lowered(Struct, frozen=True, kw_only=True):
     """The code of one instruction; neighbours that run ``without`` a graph share one ``no_grad`` block."""
 
     code: tuple[Code, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeGuard
+
+from msgspec import Struct
 
 from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.program import Function, LayerDecl, ModelDecl, Program
@@ -16,8 +17,7 @@ VIEWS = frozenset({"either", "expand", "permute", "reshape", "slice", "split", "
 """Calls that may share the memory of their operand."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
+class Flow(Struct, frozen=True, kw_only=True):
     """Values of a function that carry a graph, and those made leaves as targets of a gradient."""
 
     carrying: frozenset[str]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compiler.ir.program import Function, InputDecl, ModelDecl, Program
 from compiler.passes.datasets import format_datasets, is_particular
@@ -85,8 +86,7 @@ GAP = Source(text="\n")
 """Two blank lines."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Emitted:
+class Emitted(Struct, frozen=True, kw_only=True):
     """An emitted module: its code, the names in it, and for each line of an op the op and its place in the spec.
 
     ``own`` is the text for the program, ``support_text`` that of the support code, which other modules have as well;

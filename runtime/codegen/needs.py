@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from compiler.ir.instructions import (
     Apply,
@@ -26,8 +27,7 @@ from runtime.codegen.resources import (
 from runtime.codegen.scheduled_numbers import find_numbers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class Needs(Struct, frozen=True, kw_only=True):
     """What a program uses; lists of tensors are given by model."""
 
     differentiated: frozenset[str]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Apply, Instruction, Transform
 from compiler.ir.program import Function

@@ -7,7 +7,8 @@ import builtins
 import keyword
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from compiler.ir.instructions import (
     Accumulate,
@@ -124,8 +125,7 @@ def is_running(instruction: Instruction) -> bool:
     return not (instruction.function.builtin and instruction.reset == "step")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Chosen(Struct, frozen=True, kw_only=True):
     """Parameters of a model chosen by a pattern, for a constraint, a penalty or a rate of its own."""
 
     model: str
@@ -227,8 +227,7 @@ CHECKS, NORMS = ("checks", ""), ("norms", "")
 """Kind and key of the checks, and of the register that measures gradients."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extras:
+class Extras(Struct, frozen=True, kw_only=True):
     """Instrumentation: what a module does in addition to its step."""
 
     debug: bool = False
@@ -243,11 +242,10 @@ PLAIN = Extras()
 """No instrumentation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class Names(Struct, frozen=True, kw_only=True):
     """The identifiers of one emitted module, by what they name: (``value``, ``fake``) -> ``fake``."""
 
-    table: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    table: dict[tuple[str, str], str] = {}
     profile: bool = False
     """The code of every op stands in a range of its name, for profilers."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.ir.cell import parameters_of
 from compiler.ir.instructions import InstructionBase, ResolveOverflow

@@ -7,8 +7,9 @@ import functools
 import symtable
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 ROOT = Path(__file__).parents[2]
 SHARED = "runtime.support"
@@ -20,8 +21,7 @@ Imported = tuple[str, str | None, str | None]
 """An import: (module, name taken from it or None, ``as`` name or None)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class Definition(Struct, frozen=True, kw_only=True):
     """A top-level function, class or constant of the library: its source, and the names it uses."""
 
     name: str
@@ -31,8 +31,7 @@ class Definition:
     order: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
+class Library(Struct, frozen=True, kw_only=True):
     """All definitions by name, and by module the definitions that its names refer to."""
 
     package: str
@@ -44,8 +43,7 @@ class Library:
         return module.startswith((f"{self.package}.", f"{SHARED}."))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Support:
+class Support(Struct, frozen=True, kw_only=True):
     """The definitions that an emitted module copies, in an order in which they can be run, and their imports."""
 
     imports: tuple[Imported, ...]

@@ -8,8 +8,10 @@ import io
 import textwrap
 import tokenize
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from runtime.codegen import syntax
 
@@ -129,8 +131,7 @@ FARTHEST_COLUMN = 84
 """The rightmost column of aligned comments; on a longer line they start right after the code."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """One statement: ``comment`` goes at its end, ``above`` in comment lines before it; the op it belongs to."""
 
     statement: ast.stmt
@@ -142,8 +143,7 @@ class Line:
     """Whether it, or a function called in it, changes state that outlives the step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Block(Struct, frozen=True, kw_only=True):
     """A statement with a body (``with``, ``if``, ``def``); the header is a line of its own."""
 
     header: Line
@@ -153,8 +153,7 @@ class Block:
     """A ``with`` that may share its block with neighbours of which the same is true."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Text copied verbatim (support code), a comment line, or blank lines."""
 
     text: str
@@ -163,8 +162,7 @@ class Source:
 Code: TypeAlias = "Line | Block | Source"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Printed:
+class Printed(Struct, frozen=True, kw_only=True):
     """One physical line of code, its trailing comment not yet placed, and the (op, place) it belongs to."""
 
     text: str
@@ -173,12 +171,11 @@ class Printed:
     writes: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """Printed code: the text, for each 1-based line of an op the op and its place, and the lines that write."""
 
     text: str
-    places: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
+    places: dict[int, tuple[str, str]] = {}
     writes: frozenset[int] = frozenset()
 
 

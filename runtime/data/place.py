@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from graphspec.declare.data import DataSource, TrainingSets
 from graphspec.declare.graph import GraphSpec

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Generic, Literal, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler import NO_TERMS, Observations, Observed, OwnTerms, Plan, compile_step
 from compiler.facts.models import find_root
@@ -128,8 +130,7 @@ T = TypeVar("T")
 M = TypeVar("M")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunObservation:
+class RunObservation(Struct, frozen=True, kw_only=True):
     """The observations of a run: types of values, and which models (``net``, or ``net.method``) ran and drew numbers.
 
     ``recomputing``: models that run again in part when a gradient is taken; ``redrawing``: those among them that draw
@@ -197,8 +198,7 @@ class Observer(ABC, Generic[D, T, M]):
         return NO_TERMS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned(Generic[M]):
+class Learned(Struct, Generic[M], frozen=True, kw_only=True):
     """The plan compiled with the observations, the models made on the way, and notes for the user.
 
     ``seen`` are the traits that were observed; ``traits`` also has those that are declared, or assumed because they
@@ -207,8 +207,8 @@ class Learned(Generic[M]):
 
     plan: Plan
     models: Mapping[str, M]
-    traits: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
-    seen: Mapping[str, Observed] = field(default_factory=dict[str, Observed])
+    traits: Mapping[str, Observed] = {}
+    seen: Mapping[str, Observed] = {}
     notes: tuple[str, ...] = ()
     observed: Observations | None = None
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from compiler.facts.parameters import check_patterns
 from compiler.ir.cell import buffers_of, find_parameter_cells

@@ -9,9 +9,11 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal, TypeAlias
+
+from msgspec.structs import replace
 
 from compiler import Plan
 from compiler.ir.program import ModeProgram, Program

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler import Plan
 from compiler.ir.instructions import Emit, Evaluate, Forward, Gradient, Instruction, Random, Release, Transform
@@ -20,8 +22,7 @@ from runtime.problems import problem
 CODE = "GS265"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pure:
+class Pure(Struct, frozen=True, kw_only=True):
     """A mode without draws, running figures and clocks: draws are inputs instead."""
 
     mode: str

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from compiler.timing.units import Pace
 from graphspec.analysis.evaluation import find_eval_dataset, find_eval_mode, find_recomputed, find_role

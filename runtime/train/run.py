@@ -6,9 +6,11 @@ import os
 import shlex
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
+
+from msgspec.structs import asdict
 
 from compiler.timing.units import Pace, find_batch
 from graphspec.analysis.evaluation import (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from random import Random
 
 import pytest
+from msgspec.structs import asdict
 
 from compiler import Pace, compile_step
 from compiler.ir.program import Gate

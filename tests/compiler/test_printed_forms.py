@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 from compiler import compile_step
 from compiler.ir.verify import InvariantError, verify

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cache, partial
 
 import pytest
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from compiler import Plan, compile_step

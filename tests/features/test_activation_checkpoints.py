@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import batch_norm, mse_loss
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import re
 import warnings
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from graphspec.diagnostics import SpecError
 from graphspec.load import load

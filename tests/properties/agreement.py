@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, cycle
 from random import Random
 
 import numpy as np
+from msgspec.structs import replace
 
 from compiler import Plan, compile_step
 from graphspec.analysis.datasets import find_datasets

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from compiler import Plan
 from compiler.ir.instructions import Accumulate, Apply, CheckFinite, Instruction, TakeAccumulated, Transform

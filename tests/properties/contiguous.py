@@ -13,12 +13,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, islice
 from random import Random
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from torch.autograd import _unsafe_preserve_version_counter as preserve_versions
 
 from compiler import Plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Instruction, Progress
 from graphspec.declare.ops import EmaOp

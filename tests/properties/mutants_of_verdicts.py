@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Commit, Instruction, ResolveOverflow, RestoreAccumulator
 from compiler.ir.step_graph import Hazard, StepGraph

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
+
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Apply
 from compiler.ir.step_graph import Edge, GradientPath, Hazard, StepGraph

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
 import pytest
+from msgspec.structs import asdict
 
 from compiler import Pace, Plan, compile_step
 from compiler.ir.instructions import Accumulate, ResolveOverflow

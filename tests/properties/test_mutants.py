@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from graphspec.diagnostics import SpecError
 from graphspec.load import load

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel
@@ -29,8 +28,7 @@ Divisor: TypeAlias = Literal["rows", "elements", "steps", ""]
 """What a mean divides by: how many of these the window has counted; a sum by nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accumulate(Effect):
+class Accumulate(Effect, frozen=True, kw_only=True):
     """Add a gradient set to the window of an update, as often as ``reduce`` counts it.
 
     ``mean``: as many times as the batch has rows; else once. ``count``: it is that of a sum over the elements that the
@@ -90,8 +88,7 @@ class Accumulate(Effect):
         return {**inputs, "reduce": self.reduce, "count": self.count, "guard": self.guard}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakeAccumulated(InstructionBase):
+class TakeAccumulated(InstructionBase, frozen=True, kw_only=True):
     """Take the gradient set of a whole window: the sum, or the sum over its total count; then reset the window."""
 
     window: str
@@ -143,8 +140,7 @@ class TakeAccumulated(InstructionBase):
         return {"window": self.window, "outputs": [*self.defines]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetAccumulator(Effect):
+class ResetAccumulator(Effect, frozen=True, kw_only=True):
     """Discard what a window has accumulated."""
 
     window: str
@@ -166,8 +162,7 @@ class ResetAccumulator(Effect):
         return {"window": self.window}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestoreAccumulator(Effect):
+class RestoreAccumulator(Effect, frozen=True, kw_only=True):
     """Restore a window to its state before the step, unless the update that paces its own is applied."""
 
     window: str
@@ -196,8 +191,7 @@ class RestoreAccumulator(Effect):
         return {"window": self.window}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckFinite(InstructionBase):
+class CheckFinite(InstructionBase, frozen=True, kw_only=True):
     """Check whether the gradient sets of an update are finite: ``output`` is true where all their elements are.
 
     ``spans``: the models of each of the sets. An update may have several verdicts: over what its window takes in, over
@@ -264,8 +258,7 @@ class Conditional(BaseModel, extra="forbid"):
     commits: Commits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolveOverflow(Effect):
+class ResolveOverflow(Effect, frozen=True, kw_only=True):
     """End a step: find which writes were not committed, so that nothing counts them, and update the loss scale."""
 
     verdicts: tuple[str, ...]

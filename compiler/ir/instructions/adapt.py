@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from compiler.ir.instructions.base import InstructionBase, export_operand, find_refs
 from compiler.ir.value import Fields, Names, Object, Operand, Ref
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adapt(InstructionBase):
+class Adapt(InstructionBase, frozen=True, kw_only=True):
     """Define weights: those of a model, or of a derived one, minus rates times a gradient set over the model."""
 
     model: str

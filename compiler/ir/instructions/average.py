@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+from msgspec import Struct
 
 from compiler.ir.instructions.base import Effect, export_operand, find_names
 from compiler.ir.value import (
@@ -24,8 +25,7 @@ BEGINNINGS: Mapping[str, tuple[str, ...]] = {
 """How an average begins, in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Struct, frozen=True, kw_only=True):
     """How the share that an average keeps depends on how often it took place before; its schedule counts writes.
 
     ``first`` writes of the source are counted at its first time, ``every`` at each other. ``compounds``: what all of
@@ -41,8 +41,7 @@ class Progress:
     """The schedule says what is taken of the new."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blend(Effect):
+class Blend(Effect, frozen=True, kw_only=True):
     """``target = decay * target + (1 - decay) * source`` over the parameters, buffers as their policy says."""
 
     source: str
@@ -155,8 +154,7 @@ class Blend(Effect):
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assign(Effect):
+class Assign(Effect, frozen=True, kw_only=True):
     """Copy parameters and buffers of ``source`` into ``target``."""
 
     source: str
@@ -186,8 +184,7 @@ class Assign(Effect):
         return {"source": self.source, "target": self.target}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Store(Effect):
+class Store(Effect, frozen=True, kw_only=True):
     """Write a state: it becomes the operand, detached; values read before keep the old tensor."""
 
     state: str

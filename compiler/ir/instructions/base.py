@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
+
+from msgspec import Struct
 
 from compiler.ir.cell import Cell
 from compiler.ir.value import (
@@ -41,8 +42,7 @@ TOGETHER: tuple[Overflow, ...] = ("group", "all")
 UNSAID = "every kind of instruction answers this for itself"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstructionBase:
+class InstructionBase(Struct, frozen=True, kw_only=True):
     """One node of a step's graph: the op it belongs to, its effects, and when it runs.
 
     Passes fill in versions, commits, flags and notes. What has no answer that is right for most kinds raises here, and
@@ -242,8 +242,7 @@ class InstructionBase:
         raise TypeError(UNSAID)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect(InstructionBase):
+class Effect(InstructionBase, frozen=True, kw_only=True):
     """An instruction that defines no value: it writes, returns or forgets."""
 
     @property
@@ -348,8 +347,7 @@ def find_names(operands: Iterable[Operand]) -> tuple[str, ...]:
     return tuple(each.name for each in find_refs(operands))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release(Effect):
+class Release(Effect, frozen=True, kw_only=True):
     """Forget values after their last use (``op`` is the op of that last use)."""
 
     values: tuple[str, ...]
@@ -371,8 +369,7 @@ class Release(Effect):
         return {"values": list(self.values)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Emit(Effect):
+class Emit(Effect, frozen=True, kw_only=True):
     """Return the named values, detached, as the step's outputs."""
 
     values: tuple[str, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from compiler.ir.instructions.base import (
@@ -43,8 +42,7 @@ CONSTANT_CALLS = MASKS | {"stop", "argmax", "one_hot"}
 """Built-in calls whose results never carry a graph."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluate(InstructionBase):
+class Evaluate(InstructionBase, frozen=True, kw_only=True):
     """Evaluate a pure function: a call, a loss, a metric."""
 
     family: Literal["call", "loss", "metric", "internal"]
@@ -55,7 +53,7 @@ class Evaluate(InstructionBase):
     """The value of its expression in whose line it is written; empty where it has a line of its own."""
     function: FunctionRef
     arguments: tuple[Argument, ...]
-    options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
+    options: Mapping[str, Setting] = {}
     outputs: tuple[str, ...] = ()
     weight: float | Scheduled | None = None
     reduction: str | None = None
@@ -154,15 +152,14 @@ class Evaluate(InstructionBase):
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Random(InstructionBase):
+class Random(InstructionBase, frozen=True, kw_only=True):
     """Draw a keyed random tensor; ``batch`` in the shape is the leading size of the step's inputs."""
 
     distribution: str
     output: str
     shape: Shape | None = None
     like: str | None = None
-    options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
+    options: Mapping[str, Setting] = {}
     gathered: bool = False
     """``like`` is one micro-batch of what is meant: it has another number of rows."""
 
@@ -227,8 +224,7 @@ class Random(InstructionBase):
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule(InstructionBase):
+class Schedule(InstructionBase, frozen=True, kw_only=True):
     """Give the number of a schedule as a value without axes, of the type of the step."""
 
     output: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from compiler.ir.instructions.base import (
@@ -24,8 +23,7 @@ from compiler.ir.value import (
 from graphspec.declare.precision import Compute
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forward(InstructionBase):
+class Forward(InstructionBase, frozen=True, kw_only=True):
     """Call a model; ``outputs`` are its results in order, ``taps`` are (value, layer path) of inner layers."""
 
     model: str

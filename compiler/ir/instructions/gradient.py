@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import ClassVar, Literal
+
+from msgspec import Struct
 
 from compiler.ir.cell import Cell
 from compiler.ir.instructions.base import (
@@ -32,8 +33,7 @@ from compiler.ir.value import (
 from compiler.ir.weight_terms import Penalty, format_penalty
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recomputed:
+class Recomputed(Struct, frozen=True, kw_only=True):
     """A model whose forwards run again when a gradient is taken through them: in training or not.
 
     ``kept``: they write its buffers then, which already have what the forwards wrote the first time.
@@ -44,8 +44,7 @@ class Recomputed:
     kept: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gradient(InstructionBase):
+class Gradient(InstructionBase, frozen=True, kw_only=True):
     """Differentiate ``loss`` with respect to all parameters of ``models`` and to ``values``.
 
     ``output`` names the gradient set (a flat tuple over the parameters of ``models``, in order); ``value_outputs``
@@ -157,15 +156,14 @@ class Gradient(InstructionBase):
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transform(InstructionBase):
+class Transform(InstructionBase, frozen=True, kw_only=True):
     """Map gradient sets to one gradient set over the same models."""
 
     function: FunctionRef
     inputs: tuple[str, ...]
     output: str
     models: tuple[str, ...]
-    options: Mapping[str, Setting] = field(default_factory=dict[str, "Setting"])
+    options: Mapping[str, Setting] = {}
     weights: bool = False
     """It is given the parameters of ``models`` as well, as they are when it runs; for gradients they are constants."""
     draws: bool = False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias
+
+from msgspec import Struct
 
 from compiler.ir.instructions.base import InstructionBase
 from compiler.ir.value import Fields, Names, Object
@@ -14,8 +15,7 @@ Collective: TypeAlias = Literal["sum", "gather"]
 """Values are added up (of verdicts: all are true), or their rows are gathered in the order of ranks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(Struct, frozen=True, kw_only=True):
     """A value of this replica in a message, and that of all which it becomes."""
 
     value: str
@@ -28,8 +28,7 @@ class Sent:
     """It is a gradient set over these."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start(InstructionBase):
+class Start(InstructionBase, frozen=True, kw_only=True):
     """Begin to combine values over replicas, in one message; what has this ``message`` waits for its end."""
 
     output: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from msgspec import Struct
 
 from compiler.ir.instructions.base import Effect
 from compiler.ir.value import (
@@ -14,8 +15,7 @@ from compiler.ir.value import (
 from compiler.ir.weight_terms import Projection, format_projection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyPart:
+class ApplyPart(Struct, frozen=True, kw_only=True):
     """One optimizer's share of an update: ``optimizer`` steps ``models`` on their part of the set ``gradients``.
 
     ``covers`` are the models the set spans, in order; the part is the whole set where ``covers == models``.
@@ -33,8 +33,7 @@ class ApplyPart:
     """Other parts step some parameters of the models: groups have optimizers of their own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Apply(Effect):
+class Apply(Effect, frozen=True, kw_only=True):
     """Write the next version of the models' parameters: one optimizer step per part."""
 
     parts: tuple[ApplyPart, ...]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from compiler.ir.cell import Cell
 from compiler.ir.instructions import Instruction
@@ -79,8 +80,7 @@ class Order(NamedTuple):
     track: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):
     """A line of the plan, with the storage on which it mainly acts."""
 
     node: str
@@ -105,8 +105,7 @@ GAP = Row(node="", op="", kind="gap", text="")
 """A row of nothing, next to a row that only another plan has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class Picture(Struct, frozen=True, kw_only=True):
     """A function of a step, laid out."""
 
     name: str

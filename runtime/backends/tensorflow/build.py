@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import tensorflow as tf
+from msgspec.structs import replace
 
 from compiler import Plan
 from compiler.facts.parameters import check_matrices

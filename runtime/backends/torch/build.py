@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import torch
+from msgspec.structs import replace
 
 from compiler import Plan
 from compiler.facts.parameters import check_matrices

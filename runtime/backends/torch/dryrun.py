@@ -9,12 +9,12 @@ import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import nn
 
 from compiler.ir.instructions import Evaluate, Forward, TakeAccumulated, Transform
@@ -38,13 +38,12 @@ from runtime.support.closures import bound_again
 _HELP = "values are immutable: give the layer `inplace=False`, or begin with a copy, `x = x.clone()`"
 
 
-@dataclass(slots=True, kw_only=True)
-class Mutations:
+class Mutations(Struct, kw_only=True):
     """The writes of users' code into its inputs, seen while a module runs."""
 
     loaded: Loaded
     spec: GraphSpec
-    found: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    found: list[Diagnostic] = []
 
     def watched(self) -> TorchDispatchMode:
         """Return a context that records every such write."""
@@ -145,8 +144,7 @@ SMALL, CHEAP = 1_000_000, 2**31
 and convolutional layers multiply, a tenth of a second on one core."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True):
     """The subject of a dry run: a module's text, its models, inputs and modes."""
 
     emitted: Emitted
@@ -182,8 +180,7 @@ class Trial:
         return kept <= SMALL and kept * given <= CHEAP
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialResult:
+class TrialResult(Struct, frozen=True, kw_only=True):
     """What a dry run found.
 
     ``is_real``: it was a run on real copies; ``instead``: why one with fake tensors failed, if it did; ``missing``: why
@@ -191,7 +188,7 @@ class TrialResult:
     """
 
     problems: tuple[Diagnostic, ...] = ()
-    outputs: Mapping[str, Tensors] = field(default_factory=dict[str, Tensors])
+    outputs: Mapping[str, Tensors] = {}
     is_real: bool = False
     instead: str = ""
     missing: str = ""
@@ -216,17 +213,16 @@ def run_dry(trial: Trial) -> TrialResult:
     return deciding.result(instead=first.failures[0] if first.fake else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Attempt:
+class _Attempt(Struct, frozen=True, kw_only=True):
     """One run of a trial, and what it found."""
 
     trial: Trial
     fake: bool
     loaded: Loaded
     mutations: Mutations
-    failures: list[str] = field(default_factory=list[str])
-    problems: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    outputs: dict[str, Tensors] = field(default_factory=dict[str, Tensors])
+    failures: list[str] = []
+    problems: list[Diagnostic] = []
+    outputs: dict[str, Tensors] = {}
 
     @classmethod
     def of(cls, trial: Trial, *, fake: bool) -> _Attempt:

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +16,7 @@ from typing import Any, TypeVar, final
 
 import torch
 import torch.distributed as dist
+from msgspec.structs import replace
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, get_error_handler

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import reduce
+
+from msgspec.structs import replace
 
 from compiler.batch.making import COLLECTIVES
 from compiler.ir.instructions import Accumulate, Evaluate, Random

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import builtins
-import dataclasses
 import keyword
 
 import pytest
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.program import Program
 from runtime.backends.torch.codegen.dialect import TORCH
@@ -40,9 +41,8 @@ def renamed(value: object, names: dict[str, str]) -> object:
         return names.get(value, value)
     if isinstance(value, tuple):
         return tuple(renamed(each, names) for each in value)
-    if dataclasses.is_dataclass(value):
-        fields = {field.name: renamed(getattr(value, field.name), names) for field in dataclasses.fields(value)}
-        return dataclasses.replace(value, **fields)
+    if isinstance(value, Struct):
+        return replace(value, **{name: renamed(getattr(value, name), names) for name in value.__struct_fields__})
     return value
 
 

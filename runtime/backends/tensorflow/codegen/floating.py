@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.ir.instructions import MASKS, Evaluate, Forward, Gradient, Instruction, Random, Schedule
 from compiler.ir.program import Function, Program

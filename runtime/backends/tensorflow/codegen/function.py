@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import takewhile
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Gradient, Instruction, Release
 from compiler.ir.program import Function
@@ -52,8 +54,7 @@ def name_tapes(tapes: Sequence[Tape], instructions: Sequence[Instruction], names
     return {tape: names.tape(instructions[tape.gradients[0]].key) for tape in tapes}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Writer:
+class _Writer(Struct, frozen=True, kw_only=True):
     """A function under construction: its tapes, by name, and its instructions as code."""
 
     function: Function

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import permutations
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.program import Function, Program
 from runtime.codegen.flow import Flow, carries, find_flow, find_holders, find_path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tape:
+class Tape(Struct, frozen=True, kw_only=True):
     """The range of one tape, as positions of instructions: from ``first`` to ``last``, for some gradients.
 
     A gradient comes after the last position of its tape; with several the tape is persistent.

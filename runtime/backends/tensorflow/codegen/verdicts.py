@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Apply, Assign, Blend, Instruction, ResolveOverflow, RestoreAccumulator, Store
 from runtime.codegen import syntax

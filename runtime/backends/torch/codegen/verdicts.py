@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.instructions import (
     Accumulate,
@@ -36,8 +38,7 @@ Conditional: TypeAlias = Apply | Blend | Assign
 """Instructions that change tensors in place; a state is replaced."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class Read(Struct, frozen=True, kw_only=True):
     """A read of verdicts: the host waits for the device, and then knows whether some ops take place.
 
     ``windows`` learn whether the gradients of the step were added.
@@ -47,8 +48,7 @@ class Read:
     windows: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """The reads of a function, each by the id of the instruction that it comes before.
 
     ``known``: the ids of the conditional writes of which the host knows whether they take place, with the last read
