@@ -11,9 +11,12 @@ from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, MappingProxyType
+from typing import TYPE_CHECKING
 
-from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, Span, SpecError
+
+if TYPE_CHECKING:
+    from graphspec.declare.graph import GraphSpec
 
 
 class StepError(SpecError):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from graphspec.declare.compat import Compat
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.inputs import DType
-from graphspec.load import read_spec
+from graphspec.loading import read_spec
 from graphspec.python.containers import Choose, Repeat, Sometimes
 from graphspec.python.document import write_document
 from graphspec.python.randoms import Randoms

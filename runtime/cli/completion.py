@@ -30,7 +30,7 @@ def complete_spec_or_code(incomplete: str) -> list[str]:
 
 def complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the ops and models of the spec on the command line, without the parts of its expressions."""
-    from graphspec.load import load
+    from graphspec.loading import load
 
     spec = ctx.params.get("spec")
     try:

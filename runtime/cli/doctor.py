@@ -15,19 +15,19 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import typer
-from pydantic import ValidationError
 
 from runtime.cli.completion import complete_spec
 from runtime.cli.doctor_child import BUILD, PROBE
 from runtime.cli.inspect import deliver, make_plan
 from runtime.cli.options import Allow, Backend, BackendOption, Order, Output
-from runtime.probe import Probe
 from runtime.problems import system_reason
-from runtime.registry import BACKENDS
 from runtime.terminal import complain
+
+if TYPE_CHECKING:
+    from runtime.probe import Probe
 
 
 class Format(StrEnum):
@@ -170,6 +170,11 @@ class Framework:
 
 def find_frameworks(packages: Mapping[str, Package]) -> Iterator[Framework]:
     """Yield every framework that steps are built for, probed in a process of its own."""
+    from pydantic import ValidationError
+
+    from runtime.probe import Probe
+    from runtime.registry import BACKENDS
+
     for name in BACKENDS:
         package = packages[name]
         if package.version is None:

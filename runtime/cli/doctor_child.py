@@ -42,7 +42,7 @@ def find(arguments: Sequence[str]) -> Mapping[str, object]:
     path, backend, allow = Path(rest[0]), rest[1], rest[2:]
     from compiler import compile_step
     from compiler.timing.units import assume_pace
-    from graphspec.load import load
+    from graphspec.loading import load
     from runtime import api
     from runtime.engine.imports import importable
     from runtime.train.pace import find_declared_pace

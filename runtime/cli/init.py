@@ -77,7 +77,7 @@ def find_title(text: str) -> str:
 def find_next(template: Template) -> list[str]:
     """Return the commands that train a template that was written here: what it needs is made first."""
     from compiler import compile_step
-    from graphspec.load import load
+    from graphspec.loading import load
     from runtime.data.open import find_classes
     from runtime.engine.user_models import find_imports
     from runtime.train.pace import find_declared_pace

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import typer
 
-from graphspec.analysis.scope import find_expression
-from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
 from graphspec.words import closest, enumerate_words
 from runtime.cli.bundled import find_bundled
@@ -26,7 +24,6 @@ from runtime.cli.options import Backend, BackendOption, Mode, Order, OrderOption
 from runtime.folder import cannot_write
 from runtime.problems import problem
 from runtime.terminal import complain, counted, say, show, show_error
-from runtime.train.pace import find_declared_pace
 
 if TYPE_CHECKING:
     from compiler import Plan
@@ -43,7 +40,8 @@ def make_plan(
     What needs a length that only a run knows becomes a note.
     """
     from compiler import compile_step
-    from graphspec.load import load
+    from graphspec.loading import load
+    from runtime.train.pace import find_declared_pace
 
     spec = load(path, overrides or (), root=root)
     plan = compile_step(
@@ -278,6 +276,8 @@ def check(
     root: Root = None,
 ) -> None:
     """Find every problem of one or more specs; runs nothing and imports nothing that they name."""
+    from graphspec.analysis.scope import find_expression
+
     is_sound = True
     for path in specs:
         opened = _open(path, overrides or (), backend, order, root)
@@ -327,7 +327,7 @@ def render(
     root: Root = None,
 ) -> None:
     """Print a spec with its overrides, every default and every interpolation written out."""
-    from graphspec.load import load
+    from graphspec.loading import load
     from graphspec.write.render import render as write
     from graphspec.write.render import to_plain
 
@@ -438,7 +438,8 @@ def diff(
 def _open(path: Path, overrides: Sequence[str], backend: Backend, order: Order, root: Path | None) -> _Opened | None:
     """Return a spec and its plan after printing what is wrong with it; None where it cannot be read."""
     from compiler import compile_step
-    from graphspec.load import load
+    from graphspec.loading import load
+    from runtime.train.pace import find_declared_pace
 
     try:
         spec = load(path, overrides, root=root)

@@ -96,7 +96,7 @@ def run(
     # OpenMP's threads spin while they wait; where another process needs the cores, that makes small steps some twenty
     # times slower. Sleeping costs little. Frameworks read it when they are first imported, so it is set before that.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    from graphspec.load import load
+    from graphspec.loading import load
     from runtime.train.run import Request, perform, retake
 
     declared = load(spec, overrides or (), root=root)

@@ -30,7 +30,7 @@ def watch(
     root: Root = None,
 ) -> None:
     """Check a spec and show its plan, again whenever one of its files changes; Ctrl-C ends it."""
-    from graphspec.load import load
+    from graphspec.loading import load
 
     files: tuple[Path, ...] = (spec,)
     seen: State | None = None

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from compiler import Plan, compile_step
 from graphspec.diagnostics import Diagnostic, SpecError, sort_diagnostics
 from graphspec.expand.includes import include_files
-from graphspec.load import STANDARD, read_spec
+from graphspec.loading import STANDARD, read_spec
 from graphspec.read.builder import SourceText
 from graphspec.read.source import Document, read_document
 from runtime.lsp.names import NOTHING, Names, find_names

@@ -14,7 +14,7 @@ from compiler.timing.units import Pace
 from graphspec.analysis.evaluation import find_eval_dataset, find_eval_mode, find_recomputed, find_role
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.api import build
 from runtime.checkpoints import Store, read_checkpoint
 from runtime.data import AnyFeed, open_feed, replace_source

@@ -14,7 +14,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.declare.layers import BUFFERED, Layer, draws
 from graphspec.declare.ops import MODES, ForwardOp, RandomOp
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from graphspec.read.builder import Path, Plain
 from graphspec.words import spell_path
 from graphspec.write.layout import spell_scalar

@@ -23,7 +23,7 @@ from compiler.ir.value import Fields, Names, Use
 from compiler.plan.schema import plan_schema
 from graphspec.declare.ops import KINDS as OPS
 from graphspec.declare.ops import OpBase, Reference
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.api import build, emit
 from runtime.codegen import syntax
 from runtime.codegen.dialect import Lowered

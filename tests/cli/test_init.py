@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.cli import execute
 from runtime.cli.init import find_templates
 

@@ -9,7 +9,7 @@ from compiler import Plan, compile_step
 from compiler.ir.step_graph import StepGraph
 from compiler.ir.verify import verify
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.load import load
+from graphspec.loading import load
 
 PROGRAMS = Path(__file__).parents[1] / "golden" / "valid"
 """Published training steps, one file each."""

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 SHOW = """
 import json, sys
 from compiler import compile_step
-from graphspec.load import load
+from graphspec.loading import load
 for name in sys.argv[1:]:
     for order in ("fewest", "listed", "memory"):
         plan = compile_step(load(name + "\\n" if name.startswith("{") else name), "torch", order)
@@ -24,7 +24,7 @@ for name in sys.argv[1:]:
 WRONG = """
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 try:
     compile_step(load(__import__("sys").argv[1]))
 except SpecError as error:

@@ -9,7 +9,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.load import load
+from graphspec.loading import load
 
 ROOT = Path(__file__).parents[2]
 PAGES = {path.stem: path for path in sorted((ROOT / "docs" / "errors").glob("*.md")) if path.stem[:2] in ("E-", "W-")}

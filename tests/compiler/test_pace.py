@@ -10,7 +10,7 @@ from compiler import Pace, Plan, compile_step
 from compiler.ir.verify import verify
 from compiler.timing.period import FiringPeriod, find_firing_period, find_writes
 from graphspec.diagnostics import Diagnostic, SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from tests.compiler.conftest import PRELUDE, document
 from tests.compiler.test_activity import active_sets, steps_of
 

@@ -6,7 +6,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from tests.compiler.conftest import PROGRAMS, codes, compiled, document, problems, program, told
 
 STEP_A = """

@@ -6,7 +6,7 @@ import pytest
 
 from compiler import Observations, Observed, compile_step
 from compiler.facts.models import describe_models
-from graphspec.load import load
+from graphspec.loading import load
 from tests.compiler.conftest import compiled, document, find_instruction, program
 
 STEP_A = """

@@ -16,7 +16,7 @@ from compiler.ir.step_graph import StepGraph
 from compiler.passes import pipeline
 from compiler.passes.hazards import find_hazards
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from tests.compiler.conftest import compiled_document, deferred, graph_of
 from tests.compiler.naive import Naive, closure, count_deferred, is_circular, is_legal
 from tests.compiler.random_steps import clocked_step, random_step, shuffled

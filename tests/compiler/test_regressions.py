@@ -9,7 +9,7 @@ import pytest
 from compiler import compile_step
 from compiler.ir.instructions import Apply, Gradient
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 
 SPECS = Path(__file__).parent / "regressions"
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from compiler import compile_step
-from graphspec.load import load
+from graphspec.loading import load
 from tests.compiler.conftest import PROGRAMS, compiled, compiled_document, deferred, events, graph_of, program
 
 POLICIES = ("fewest", "listed", "latest", "memory")

@@ -10,7 +10,7 @@ import pytest
 from compiler import Pace, Plan, compile_step
 from compiler.plan.schema import plan_schema
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 
 SPEC = """
 graphspec: 1

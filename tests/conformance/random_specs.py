@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler import Plan, compile_step
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime import build
 from tests.conformance.execution import TensorFlowExecution, running
 from tests.conformance.users import make_models

@@ -11,7 +11,7 @@ import numpy as np
 
 from compiler import Pace, Plan, compile_step
 from graphspec.declare.graph import GraphSpec
-from graphspec.load import load
+from graphspec.loading import load
 from tests.conformance.names import Names
 
 ROWS = 6

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler import Pace, compile_step
-from graphspec.load import load
+from graphspec.loading import load
 from runtime import Step, build
 from runtime.state import State
 from tests.conformance import traced

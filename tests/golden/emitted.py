@@ -14,7 +14,7 @@ from pathlib import Path
 
 from compiler import Pace, Plan, compile_step
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
 from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.codegen.module import emit_module

@@ -22,7 +22,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.cli import execute
 from tests.golden.invalid.case import HERE, Case
 from tests.golden.invalid.cases import CASES

@@ -9,7 +9,7 @@ import pytest
 
 import graphspec
 from graphspec.diagnostics import SpecError
-from graphspec.load import check_document
+from graphspec.loading import check_document
 from graphspec.read.interpolation import interpolate
 from graphspec.read.overrides import override
 from graphspec.read.source import read_document

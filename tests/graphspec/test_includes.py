@@ -9,7 +9,7 @@ import pytest
 from graphspec import SpecError, load
 from graphspec.expand.includes import include_files
 from graphspec.limits import Limits
-from graphspec.load import read_spec
+from graphspec.loading import read_spec
 from graphspec.read.source import read_document
 
 SPEC = """graphspec: 1

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 
 CODE = "x=(__import__('os').abort(), 0)[1], y"
 BROKEN = (CODE, "lambda", "None", "__debug__", "a-b", "a.b", "1a", "", "a ", "a\n", "ª", "*", "**kw", "a: int")

@@ -11,7 +11,7 @@ import pytest
 
 from graphspec import GraphSpec, SpecError, load, render
 from graphspec.declare.optimizers import OptimizerSpec
-from graphspec.load import check_document
+from graphspec.loading import check_document
 from graphspec.read.source import read_document
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from graphspec.matching import LONGEST_PATTERN, UnmatchableError, is_found, read_pattern
 
 NAMES = (

@@ -10,7 +10,7 @@ import pytest
 
 from graphspec import SpecError
 from graphspec.expand.includes import include_files
-from graphspec.load import STANDARD, read_spec
+from graphspec.loading import STANDARD, read_spec
 from graphspec.read.source import read_document
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -12,7 +12,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec.diagnostics import SpecError, render
-from graphspec.load import load
+from graphspec.loading import load
 from graphspec.write.render import render as render_spec
 from runtime import emit
 from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW

@@ -9,7 +9,7 @@ from lsprotocol import types
 
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.train.pace import find_declared_pace
 from tests.golden.invalid.cases import CASES
 from tests.golden.invalid.documents import write_documents

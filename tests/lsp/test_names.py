@@ -11,7 +11,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from compiler import compile_step
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.lsp.navigate import RenameError, rename, write
 from runtime.lsp.snapshot import Snapshot
 

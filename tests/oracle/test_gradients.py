@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from graphspec.load import load
+from graphspec.loading import load
 from tests.oracle.gradients import by_complex_step, by_graph
 from tests.oracle.oracle import Oracle
 from tests.oracle.step import StepValues

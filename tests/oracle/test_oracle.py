@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graphspec.load import load
+from graphspec.loading import load
 from tests.oracle.clocks import Pace
 from tests.oracle.oracle import Oracle
 

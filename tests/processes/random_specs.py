@@ -19,7 +19,7 @@ import torch.distributed as dist
 from compiler import Plan, compile_step
 from compiler.ir.instructions import Forward
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from tests.oracle.optimizers import DegenerateError
 from tests.processes.group import fork
 from tests.properties.agreement import batches, codes_of, find_turns, judge, modes_of, observe, run_oracle

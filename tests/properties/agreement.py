@@ -18,7 +18,7 @@ from graphspec.analysis.datasets import find_datasets
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import MetricOp
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from tests.oracle.optimizers import DegenerateError
 from tests.oracle.oracle import Oracle
 from tests.properties import micro_batches, sequences

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from graphspec.load import load
+from graphspec.loading import load
 from tests.oracle.clocks import Pace
 from tests.oracle.idle import find_idle
 

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from random import Random
 
 from graphspec.declare.graph import GraphSpec
-from graphspec.load import load
+from graphspec.loading import load
 from tests.oracle.legality import find_circle
 from tests.oracle.meaning import Meaning, Versions
 from tests.oracle.optimizers import DegenerateError

@@ -63,7 +63,7 @@ MUTANTS_OF_LANGUAGE = (
     Mutant(
         name="phases-begin-later",
         says="The first op of the last phase is in the phase before it.",
-        place="graphspec.load:apply_phases",
+        place="graphspec.loading:apply_phases",
         change=to.change_arguments(begin_later),
         killer="numbers",
         case="phased",

@@ -13,7 +13,7 @@ from torch import nn
 
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime import Step, build
 from tests.features.breaking import failing
 from tests.features.typed_models import make_torch

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from compiler import Pace, Plan, compile_step
-from graphspec.load import load
+from graphspec.loading import load
 
 ROWS = 3
 PACE = Pace(epoch=2, batch=ROWS)

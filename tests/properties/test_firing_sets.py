@@ -22,7 +22,7 @@ from compiler.plan.dispatch import find_dispatches
 from compiler.timing.gates import find_breaks, find_period
 from graphspec.analysis.datasets import find_datasets
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.engine.restore import align_counts
 from runtime.support import clocks
 from tests.oracle.backs import back_of

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from tests.oracle.legality import find_circle
 from tests.properties.killers import PROPERTIES, TESTS, accepts_right, fails, finds_order, flags_right
 from tests.properties.mutants import EQUIVALENT, MUTANTS

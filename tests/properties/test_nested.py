@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphspec.declare.graph import GraphSpec
-from graphspec.load import load
+from graphspec.loading import load
 from tests.properties import specs as specs_of
 from tests.properties.nested import add_nested, hold_nested
 from tests.properties.specs import random_spec

@@ -12,7 +12,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from graphspec.write.render import render
 from schemas import __file__ as schemas
 from tests.properties.plans import PACE, plan_of

@@ -12,7 +12,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from tests.oracle import slots
 from tests.properties import agreement
 from tests.properties.agreement import DegenerateError, modes_of, run_oracle

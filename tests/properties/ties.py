@@ -10,7 +10,7 @@ import torch
 
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime import build
 from tests.oracle.storages import Storages
 from tests.properties.plans import PACE

@@ -9,7 +9,7 @@ from typing import Literal
 
 from compiler import Plan
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from tests.oracle.legality import find_circle
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import POLICIES, Tally, codes_of, compare

@@ -9,7 +9,7 @@ import pytest
 
 from compiler import compile_step
 from compiler.timing.units import Pace
-from graphspec.load import load
+from graphspec.loading import load
 from runtime import build
 from tests.resilience.trials import SPECS
 

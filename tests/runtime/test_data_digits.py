@@ -10,7 +10,7 @@ import pytest
 
 from graphspec.declare.data import DIGITS, DataSource, describe_digits
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.data import open_data
 
 SPEC = """

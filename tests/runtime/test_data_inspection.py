@@ -9,7 +9,7 @@ import torch
 from compiler import Observations, compile_step
 from compiler.types.dimension import TensorType
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.data.inspect import Inspector
 
 SPEC = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.data import find_length, open_feed, replace_source
 
 SPEC = """

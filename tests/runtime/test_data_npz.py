@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.data import open_data
 
 SPEC = """

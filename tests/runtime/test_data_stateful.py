@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.data.place import Place
 from runtime.data.source import load_state, read_state
 

@@ -9,7 +9,7 @@ import pytest
 
 import runtime
 from compiler import compile_step
-from graphspec.load import load
+from graphspec.loading import load
 from runtime import emit
 from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
 from runtime.backends.torch.codegen.dialect import TORCH

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from compiler import compile_step
-from graphspec.load import load
+from graphspec.loading import load
 from runtime import build
 
 SPEC = """

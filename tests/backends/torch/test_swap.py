@@ -9,7 +9,7 @@ import torch
 
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime import build
 
 SPEC = """

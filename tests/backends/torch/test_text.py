@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compiler import compile_step
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.codegen import syntax
 from runtime.codegen import text as layout

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from graphspec.read.source import read_document
 from graphspec.write.format import format_document
 from graphspec.write.render import render

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 import yaml
 
-from graphspec.load import load
+from graphspec.loading import load
 from graphspec.read.source import read_document
 from graphspec.write.format import format_document
 from graphspec.write.layout import WIDTH

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler import compile_step
-from graphspec.load import load
+from graphspec.loading import load
 from runtime import build
 from runtime.interrupt import Interrupt
 from runtime.train.evaluate import Evaluation

@@ -7,7 +7,7 @@ import pytest
 
 from graphspec.analysis.evaluation import find_image_mode
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.train.plots import ImageLogger
 
 SPEC = """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from graphspec.write.render import render
 from runtime.checkpoints import Store
 from runtime.train.resume import find_checkpoint, find_newest, find_past

@@ -6,7 +6,7 @@ import pytest
 
 from compiler.timing.units import Pace
 from graphspec.diagnostics import SpecError
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.train.loop import Interval, find_length, find_run_schedule
 
 SPEC = """

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from compiler.timing.units import Pace
-from graphspec.load import load
+from graphspec.loading import load
 from runtime.train.run import find_pace
 
 ROOT = Path(__file__).resolve().parents[3]
