@@ -261,12 +261,19 @@ class Gate(Struct, frozen=True, kw_only=True):
     first: int | None = None
     last: int | None = None
     counted: tuple[str, ...] = ()
+    counts_with: str = ""
+    """On the clock ``writes``, the op of the first iteration, where it is one of a later: both have one count."""
     draw: str = ""
     """What it is an alternative of, where it is one: it is open in steps whose number, drawn for it from 0 to 1, is"""
     low: float = 0.0
     """at least this,"""
     high: float = 1.0
     """and less than this."""
+
+    @property
+    def counter(self) -> str:
+        """Return the op under whose name its count is kept."""
+        return self.counts_with or self.op
 
     @property
     def is_counted(self) -> bool:

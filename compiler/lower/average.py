@@ -16,6 +16,7 @@ from compiler.lower.context import LoweringContext
 from compiler.lower.verdict import find_skippable_updates
 from compiler.timing.curves import UNKNOWN
 from compiler.timing.period import find_model_writers
+from graphspec.analysis.iterations import find_repeated
 from graphspec.declare.decays import DecaySpec
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
@@ -39,7 +40,7 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
         decay=_find_number(name, op, context),
         averaging=averaging,
         half_life="" if op.halving is None else str(op.halving),
-        progress=_find_progress(op, context) if op.is_counted else None,
+        progress=_find_progress(name, op, context) if op.is_counted else None,
         buffers=policy,
         int_buffers=op.int_buffers or ("ignore" if policy == "ignore" else "copy"),
         is_bare=not context.models[op.ema].buffers,
@@ -90,7 +91,7 @@ def _find_number(name: str, op: EmaOp, context: LoweringContext) -> float | Sche
     return Scheduled(op=name, option="decay", schedule=curve)
 
 
-def _find_progress(op: EmaOp, context: LoweringContext) -> Progress:
+def _find_progress(name: str, op: EmaOp, context: LoweringContext) -> Progress:
     """Return what an average counts.
 
     Its first time comes after as many writes as there are between two, but with a start at the first write from then
@@ -106,6 +107,7 @@ def _find_progress(op: EmaOp, context: LoweringContext) -> Progress:
         compounds=op.correction == "compound" and every > 1,
         begin=op.beginning,
         taken=isinstance(op.tau, ScheduleSpec),
+        iterations=find_repeated(context.spec).get(name, ()),
     )
 
 

@@ -18,6 +18,7 @@ from compiler.ir.program import Gate, Mode, back_of, drop_of, window_of
 from compiler.passes.order import find_producers, find_sources, find_writers
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
+from graphspec.analysis.iterations import find_repeated
 from graphspec.analysis.scope import find_expression, list_reported
 from graphspec.declare.durations import Duration, Unit
 from graphspec.declare.graph import GraphSpec
@@ -214,7 +215,9 @@ def _gate(
     if first is not None or last is not None:  # an average counts the writes of its source, an update its own
         gate = replace(gate, first=first, last=last, counted=groups[-1] if node.follows else (node.op,))
     is_counted = bool(follows) or (bool(datasets) and every > 1)
-    return replace(gate, clock="writes", follows=follows) if is_counted else gate
+    first, *_ = find_repeated(spec).get(node.op, (node.op,))
+    shared = first if first != node.op and every > 1 else ""
+    return replace(gate, clock="writes", follows=follows, counts_with=shared) if is_counted else gate
 
 
 def _find_parts(within: Sequence[Part]) -> Iterator[tuple[Part, Part | None]]:
@@ -269,4 +272,5 @@ def find_undecided(gates: Sequence[Gate], holdable: Iterable[str]) -> frozenset[
             undecided.add(gate.op)
         if gate.op in undecided or followed & firing:
             firing.add(gate.op)
-    return frozenset(undecided)
+    counters = {gate.counter for gate in gates if gate.op in undecided}
+    return frozenset(gate.op for gate in gates if gate.counter in counters)

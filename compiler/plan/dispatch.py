@@ -9,7 +9,7 @@ from math import lcm, prod
 from msgspec import Struct
 
 from compiler.ir.program import Gate, ModeProgram, Program
-from compiler.timing.gates import count_on, find_draws, fire, is_due
+from compiler.timing.gates import count_on, find_draws, find_sharing, fire, is_due
 
 SHOWN = 16
 """How many steps a plan lists."""
@@ -43,7 +43,7 @@ def find_dispatches(mode: ModeProgram, program: Program) -> Iterator[Dispatch]:
     always = frozenset(name for name in named if name not in gated)
     drawn = find_draws(gates)
     draws = [dict(zip(drawn, numbers, strict=True)) for numbers in product(*drawn.values())]
-    counts, applied = dict.fromkeys(gated, 0), dict.fromkeys(gated, 0)
+    counts, applied, sharing = dict.fromkeys(gated, 0), dict.fromkeys(gated, 0), find_sharing(gates)
     for step in range(1, FARTHEST + 1):
         admitted = {gate.op: _admits(gate, applied[gate.op]) for gate in gates if gate.is_counted}
         due = {gate.op: admitted[gate.op] and is_due(gate, counts[gate.op]) for gate in gates if gate.is_counted}
@@ -52,8 +52,8 @@ def find_dispatches(mode: ModeProgram, program: Program) -> Iterator[Dispatch]:
         yield Dispatch(names, all(applied[gate.op] >= max(gate.first or 0, gate.last or 0) for gate in gates))
         fired = always | taken[0]  # nothing that counts differs between them
         for gate in gates:
-            if gate.clock == "writes" and admitted.get(gate.op, True):
-                counts[gate.op] = count_on(gate, counts[gate.op], step, fired)
+            if gate.clock == "writes" and admitted.get(gate.op, True) and not gate.counts_with:
+                counts[gate.op] = count_on(gate, counts[gate.op], step, fired, others=sharing.get(gate.op, ()))
             applied[gate.op] += not fired.isdisjoint(gate.counted)
 
 

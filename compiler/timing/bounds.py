@@ -66,12 +66,18 @@ class Bounds(Struct, frozen=True):
         if gate.clock == "epochs":
             return ends
         most = self.count(gate, steps)
+        if self.is_shared(gate):  # another iteration may have counted
+            return most
         most = (most + gate.every - 1 if gate.has_start else most) // gate.every
         if gate.epoch is None:
             return most
         # A count that begins anew with each epoch: one that is flushed or due at first fires once more in each.
         is_rounded_up = gate.flush or gate.has_start
         return most + ends if is_rounded_up else min(most, (ends + 1) * self.fire_in_epoch(gate.op, gate.epoch))
+
+    def is_shared(self, gate: Gate) -> bool:
+        """Return whether a gate counts with others."""
+        return bool(gate.counts_with) or any(each.counts_with == gate.op for each in self.gates.values())
 
     def fire_in_epoch(self, op: str, epoch: int) -> int:
         """Return in how many steps of any epoch of so many an op can fire."""
@@ -84,4 +90,6 @@ class Bounds(Struct, frozen=True):
         for group in gate.follows:
             most = min(most, sum(self.fire_in_epoch(each, epoch) for each in group))
         is_rounded_up = gate.flush or gate.has_start or gate.epoch is None
+        if self.is_shared(gate):
+            return most
         return (most + gate.every - 1 if is_rounded_up else most) // gate.every

@@ -30,7 +30,15 @@ from msgspec.structs import replace
 
 from compiler.ir.program import Gate
 from compiler.timing.bounds import Bounds
-from compiler.timing.gates import LONGEST_PERIOD, count_on, find_breaks, find_draws, find_period, fire
+from compiler.timing.gates import (
+    LONGEST_PERIOD,
+    count_on,
+    find_breaks,
+    find_draws,
+    find_period,
+    find_sharing,
+    fire,
+)
 
 States: TypeAlias = frozenset[tuple[int, ...]]
 """All counts that are possible before a step: of each counting gate, in their order."""
@@ -95,7 +103,9 @@ class _Walk(Struct, frozen=True, kw_only=True):
 
     gates: Sequence[Gate]
     counted: tuple[Gate, ...]
-    """The gates whose counts decide when they are due."""
+    """The gates whose counts decide when they are due: of iterations that count together the first."""
+    sharing: Mapping[str, tuple[Gate, ...]]
+    """The gates that count with each of these, where there are some."""
     turns: tuple[tuple[str, frozenset[str], Mapping[str, bool], Mapping[str, float]], ...]
     """What a step can be: the data set of its batch, the ops that fire on all of it, which undecided gates are due, and
     what is drawn."""
@@ -121,7 +131,7 @@ class _Walk(Struct, frozen=True, kw_only=True):
         alike: dict[Gate, list[str]] = {}  # undecided gates that count the same steps are due together
         for gate in gates:
             if gate.op in undecided:
-                alike.setdefault(replace(gate, op=""), []).append(gate.op)
+                alike.setdefault(replace(gate, op=gate.counts_with and gate.op), []).append(gate.op)
         choices = (zip(alike.values(), chosen, strict=True) for chosen in product((True, False), repeat=len(alike)))
         ways = [{op: is_due for ops, is_due in choice for op in ops} for choice in choices]
         drawn = find_draws(gates)
@@ -129,7 +139,8 @@ class _Walk(Struct, frozen=True, kw_only=True):
         bounds, unsure = Bounds.of(gates), [gate for gate in gates if gate.op in undecided]
         return cls(
             gates=gates,
-            counted=tuple(gate for gate in decided if gate.clock == "writes"),
+            counted=tuple(gate for gate in decided if gate.clock == "writes" and not gate.counts_with),
+            sharing=find_sharing(decided),
             turns=tuple((*place, due, each) for place in always.items() for due in ways for each in draws),
             period=math.lcm(*(gate.every for gate in gates if gate.clock == "steps")),
             epoch=next((gate.epoch for gate in gates if gate.epoch is not None), None),
@@ -212,7 +223,12 @@ class _Walk(Struct, frozen=True, kw_only=True):
                 fired = fire(self.gates, step, counts, free, dataset, due, draws)
                 self.seen.setdefault((dataset, fired))
                 now = fired | free
-                after.add(tuple(count_on(gate, counts[gate.op], step, now, dataset) for gate in self.counted))
+                after.add(
+                    tuple(
+                        count_on(gate, counts[gate.op], step, now, dataset, self.sharing.get(gate.op, ()))
+                        for gate in self.counted
+                    )
+                )
         return frozenset(after)
 
     def _is_possible(self, due: Mapping[str, bool], step: int) -> bool:

@@ -17,9 +17,12 @@ LONGEST_PERIOD = 100_000
 
 
 def sort_gates(gates: Iterable[Gate]) -> tuple[Gate, ...]:
-    """Return the gates so that each comes after those it follows."""
-    by_op = {gate.op: gate for gate in gates}
+    """Return the gates so that each comes after those it follows, and after those that count with it before."""
+    by_op, last = {gate.op: gate for gate in gates}, dict[str, str]()
     followed = {op: [name for group in gate.follows for name in group if name in by_op] for op, gate in by_op.items()}
+    for gate in by_op.values():  # one iteration counts before the next
+        followed[gate.op] += [last[gate.counter]] if gate.counter in last else []
+        last[gate.counter] = gate.op
     return tuple(by_op[op] for op in sort(followed))
 
 
@@ -39,7 +42,7 @@ def fire(
     they have counted anything where an epoch ends; of those with ``first`` or ``last`` it always must. ``draws`` are
     the numbers that were drawn, from 0 to 1; a gate opens with any other.
     """
-    fired: set[str] = set()
+    fired, counted = set[str](), dict(counts)
     for gate in gates:
         if gate.draw and not gate.low <= draws.get(gate.draw, gate.low) < gate.high:
             continue
@@ -49,7 +52,8 @@ def fire(
         elif gate.clock == "epochs":
             opens = ends_epoch(gate, step)
         else:
-            now, count = counts_now(gate, step, always.union(fired), dataset), counts.get(gate.op, 0)
+            now, count = counts_now(gate, step, always.union(fired), dataset), counted.get(gate.counter, 0)
+            counted[gate.counter] = count + now
             opens = now and due.get(gate.op, is_due(gate, count))
             opens = opens or (gate.flush and ends_epoch(gate, step) and (now or due.get(gate.op, count > 0)))
         if opens:
@@ -75,9 +79,21 @@ def ends_epoch(gate: Gate, step: int) -> bool:
     return gate.epoch is not None and step % gate.epoch == 0
 
 
-def count_on(gate: Gate, count: int, step: int, fired: frozenset[str], dataset: str = "") -> int:
-    """Return what a gate on the clock ``writes`` has counted after a step, up to what it fires at."""
-    return 0 if ends_epoch(gate, step) else (count + counts_now(gate, step, fired, dataset)) % gate.every
+def count_on(
+    gate: Gate, count: int, step: int, fired: frozenset[str], dataset: str = "", others: Sequence[Gate] = ()
+) -> int:
+    """Return what a gate on the clock ``writes`` has counted after a step, with others, up to what it fires at."""
+    counted = sum(counts_now(each, step, fired, dataset) for each in (gate, *others))
+    return 0 if ends_epoch(gate, step) else (count + counted) % gate.every
+
+
+def find_sharing(gates: Iterable[Gate]) -> Mapping[str, tuple[Gate, ...]]:
+    """Return the gates that count with another, by the op of that."""
+    found: dict[str, tuple[Gate, ...]] = {}
+    for gate in gates:
+        if gate.counts_with:
+            found[gate.counts_with] = (*found.get(gate.counts_with, ()), gate)
+    return found
 
 
 def find_breaks(gates: Sequence[Gate]) -> list[int]:
@@ -94,6 +110,7 @@ def keep_firing(gates: Sequence[Gate], patterns: Iterable[frozenset[str]], alway
     """
     fired = frozenset[str]().union(*patterns)
     possible = fired | always
+    counters = {gate.counter for gate in gates if gate.op in fired}
 
     def keep(group: tuple[str, ...]) -> tuple[str, ...]:
         """Return the ops of a group that can fire."""
@@ -102,7 +119,7 @@ def keep_firing(gates: Sequence[Gate], patterns: Iterable[frozenset[str]], alway
     return tuple(
         replace(gate, follows=tuple(map(keep, gate.follows)), counted=keep(gate.counted))
         for gate in gates
-        if gate.op in fired
+        if gate.counter in counters
     )
 
 
@@ -118,7 +135,7 @@ def find_draws(gates: Sequence[Gate]) -> Mapping[str, tuple[float, ...]]:
 def find_period(gates: Sequence[Gate]) -> int:
     """Return a number of steps after which gates and counters are back where they were."""
     steps = math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))
-    return steps * math.prod(gate.every for gate in gates if gate.clock == "writes")
+    return steps * math.prod(gate.every for gate in gates if gate.clock == "writes" and not gate.counts_with)
 
 
 def _is_within(gate: Gate, step: int, dataset: str) -> bool:

@@ -17,7 +17,7 @@ from graphspec.analysis.evaluation import (
 from graphspec.analysis.modes import find_producers, find_reaches, find_references, is_bound
 from graphspec.analysis.scope import RuleContext
 from graphspec.declare.data import TrainingSets
-from graphspec.declare.ops import MODES, EmaOp, ForwardOp, ModeName
+from graphspec.declare.ops import MODES, CopyOp, EmaOp, ForwardOp, ModeName, UpdateOp
 from graphspec.declare.run import BestSpec, StopSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
@@ -42,6 +42,22 @@ def check_windows(scope: RuleContext) -> Iterator[Diagnostic]:
             message = f"op '{name}' never runs: it starts at {first} and ends with {last}"
             help = "both count from 1, and `until` is the last step it runs in"
             yield scope.report("GS120", message, ("ops", name, "until"), help=help)
+
+
+def check_iterations(scope: RuleContext) -> Iterator[Diagnostic]:
+    """Refuse an average or copy that counts iterations some of which may be skipped: the step would not know before."""
+    updates = (op for op in scope.spec.ops.values() if isinstance(op, UpdateOp))
+    if scope.spec.loss_scale is None and all(op.on_overflow in (None, "apply", "error") for op in updates):
+        return
+    for name, op in scope.sound_ops():
+        if not any(part.repeat for part in op.within) or not isinstance(op, EmaOp | CopyOp):
+            continue
+        is_timed, is_formula = isinstance(op.every, int) and op.every > 1, isinstance(op, EmaOp) and op.is_counted
+        if is_timed or is_formula:
+            field = "every" if is_timed else "init" if op.init is not None else "decay" if op.formula else "start"
+            message = f"'{name}' counts iterations, some of which may be skipped where gradients are not finite"
+            help = "put it outside of the iterations, or write `on_overflow: apply` and no loss scale"
+            yield scope.report("GS069", message, ("ops", name, field), help=help)
 
 
 def check_batches(scope: RuleContext) -> Iterator[Diagnostic]:

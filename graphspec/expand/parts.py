@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from graphspec.declare.blocks import ChooseOp, RepeatOp, SometimesOp
+from graphspec.declare.durations import Duration
 from graphspec.declare.ops import CopyOp, EmaOp, UpdateOp
 from graphspec.declare.ops.base import OpBase
 from graphspec.declare.options import BATCH
@@ -126,9 +127,9 @@ def check_repeated(name: str, repeat: str, op: OpBase) -> Iterator[tuple[str, Pa
         yield message, ("optimizer",), "declare it on the model: all iterations then share its slots and its count"
     if isinstance(op, EmaOp):
         yield from _check_average(name, repeat, op)
-    if isinstance(op, EmaOp | CopyOp) and not isinstance(op.every, str) and op.every not in (None, 1):
-        message = f"`every: {op.every}` of '{name}' counts iterations of '{repeat}', which this version does not"
-        yield message, ("every",), "leave it out, or put the op outside, where it runs once per step"
+    if isinstance(op, EmaOp | CopyOp) and isinstance(op.every, Duration):
+        message = f"`every: {op.every}` of '{name}' is a stretch of the run, but '{repeat}' counts its iterations"
+        yield message, ("every",), "write a number of iterations that write the source: `every: 10`"
 
 
 def _check_average(name: str, repeat: str, op: EmaOp) -> Iterator[tuple[str, Path, str]]:
@@ -143,12 +144,9 @@ def _check_average(name: str, repeat: str, op: EmaOp) -> Iterator[tuple[str, Pat
             f"'{repeat}' runs '{name}' several times in a step, and a half-life in anything but updates is not clear"
         )
         yield message, path, "count updates: `half_life: 500 updates`"
-    if op.formula is not None:
-        message = f"every iteration of '{repeat}' would count writes of its own, on which the decay of '{name}' depends"
-        yield message, ("decay",), f"write a number or a schedule, or {outside}"
-    if op.beginning != "initial":
-        message = f"every iteration of '{repeat}' would begin the average '{name}' anew"
-        yield message, ("start",) if op.init is None else ("init",), f"write `init: initial`, or {outside}"
+    if op.start is not None and op.start.unit == "updates":
+        message = f"`start: {op.start}` of '{name}' counts updates, of which '{repeat}' has several in a step"
+        yield message, ("start",), "count steps: `start: 100 steps`"
     back = op.use.write_back
     if back is not None and back.every > 1:
         message = f"`write_back` of '{name}' counts iterations of '{repeat}', which this version does not"

@@ -12,6 +12,7 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import Dialect, EmitContext, Global
 from runtime.codegen.optimizers import follow
 from runtime.codegen.resources import find_instructions
+from runtime.codegen.scope import EmitScope, setting
 from runtime.codegen.text import Line
 
 REGISTER = "AVERAGES"
@@ -21,9 +22,20 @@ FIELDS: Mapping[str, str] = {"max": "most", "min": "least", "from": "start"}
 
 
 def find_counted(program: Program) -> Mapping[str, Blend]:
-    """Return the averages of a program that count how often they took place, by op."""
-    blends = (each for each in find_instructions(program) if isinstance(each, Blend) and each.progress is not None)
-    return {each.op: each for each in blends}
+    """Return the averages of a program that count how often they took place, one for all iterations of an op."""
+    found: dict[str, Blend] = {}
+    for each in find_instructions(program):
+        if isinstance(each, Blend) and each.progress is not None:
+            found.setdefault(each.counter, each)
+    return found
+
+
+def read_decay(blend: Blend, scope: EmitScope) -> ast.expr:
+    """Return how much of the old average is kept: of iterations, which have one count, by the number of its own."""
+    if blend.progress is None or len(blend.progress.iterations) < 2:
+        return setting(blend.decay, scope)
+    counted = syntax.name(scope.names.scheduled(str(find_counted(scope.program)[blend.counter].decay)))
+    return syntax.call(counted, syntax.constant(1 + blend.progress.iterations.index(blend.op)))
 
 
 def average_globals(context: EmitContext) -> Iterator[Global]:
@@ -41,8 +53,9 @@ def average_globals(context: EmitContext) -> Iterator[Global]:
         }
         given = {name: syntax.constant(number) for name, number in numbers.items() if number != 1}
         given |= {name: syntax.constant(True) for name, is_set in flags.items() if is_set}
-        made = syntax.call(context.dialect.decay, syntax.constant(op), syntax.name("gates"), curve, **given)
-        yield Global(name=context.names.scheduled(blend.decay.name), value=made, place=(op, blend.place))
+        ops = syntax.literal(tuple(progress.iterations)) if len(progress.iterations) > 1 else syntax.constant(op)
+        made = syntax.call(context.dialect.decay, ops, syntax.name("gates"), curve, **given)
+        yield Global(name=context.names.scheduled(str(blend.decay)), value=made, place=(op, blend.place))
 
 
 def _curve(schedule: ScheduleDecl, dialect: Dialect) -> ast.expr:

@@ -190,6 +190,7 @@ def _gate(gate: Gate) -> ast.expr:
     values: dict[str, Plain] = {"clock": gate.clock, "every": gate.every, "start": gate.start, "until": gate.until}
     values |= {"follows": gate.follows, "datasets": gate.datasets, "epoch": gate.epoch, "flush": gate.flush}
     values |= {"first": gate.first, "last": gate.last, "counted": gate.counted}
+    values |= {"counts_with": gate.counts_with}
     values |= {"draw": gate.draw, "low": gate.low, "high": gate.high}
     plain = {field.name: field.default for field in fields(Gate)}
     given = {key: syntax.literal(value) for key, value in values.items() if value != plain[key]}

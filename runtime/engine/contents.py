@@ -151,7 +151,9 @@ def clock_items(modes: Sequence[ModeProgram], clock: Clock, gates: Gates | None)
     for mode in modes:
         yield _count_item(("steps", mode.mode), clock.steps, mode.mode)
         for gate in mode.gates:
-            if gates is not None and gate.clock == "writes":  # the others are derived from the step number
+            if (
+                gates is not None and gate.clock == "writes" and not gate.counts_with
+            ):  # the others are derived from the step number
                 yield _count_item(("gates", mode.mode, gate.op), gates.counts[mode.mode], gate.op)
             if gates is not None and gate.counted:
                 # Without it there is no telling how many updates were applied before, so that no state may lack it.

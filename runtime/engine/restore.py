@@ -207,7 +207,8 @@ def align_counts(program: Program, steps: Mapping[str, int], gates: Gates) -> No
             counts[gate.op] = min(counts[gate.op], bounds.count(gate, made))
             if gate.counted:
                 applied[gate.op] = min(applied[gate.op], bounds.fire_any(gate.counted, made))
-        every = {gate.op: gate.every for gate in clocks if gate.clock == "writes" and gate.op not in mode.undecided}
+        counting = (gate for gate in clocks if gate.clock == "writes" and not gate.counts_with)
+        every = {gate.op: gate.every for gate in counting if gate.op not in mode.undecided}
         if not every:
             continue
         now = {op: counts[op] % interval for op, interval in every.items()}

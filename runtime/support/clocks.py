@@ -47,6 +47,7 @@ class Gate:
     and counts; none are named: on all. On the clock ``epochs`` it fires at the last of so many steps; a gate that
     counts begins anew with each ``epoch``, and with ``flush`` fires at its end if it has counted anything. One with
     ``first`` or ``last`` is closed before the first and after the last step in which an op of ``counted`` took place.
+    One of a later iteration counts with that of the first, ``counts_with``, which is asked before it.
     One with a ``draw`` is open in the steps whose number, drawn for that, is at least ``low`` and less than ``high``.
     """
 
@@ -62,6 +63,7 @@ class Gate:
     first: int | None = None
     last: int | None = None
     counted: tuple[str, ...] = ()
+    counts_with: str = ""
     draw: str = ""
     low: float = 0.0
     high: float = 1.0
@@ -92,10 +94,11 @@ class Gates:
                 elif gate.clock == "epochs":
                     due = ends_epoch(gate, step)
                 elif self.follows(gate, fired, counts):
-                    counts[gate.op] += 1
-                    due = (counts[gate.op] - (1 if gate.start or gate.first else 0)) % gate.every == 0
+                    counter = gate.counts_with or gate.op
+                    counts[counter] += 1
+                    due = (counts[counter] - (1 if gate.start or gate.first else 0)) % gate.every == 0
                     if due and not (gate.start or gate.first):
-                        counts[gate.op] = 0  # so that a checkpoint fits another interval
+                        counts[counter] = 0  # so that a checkpoint fits another interval
                 else:
                     due = False
                 if gate.flush and ends_epoch(gate, step):
@@ -112,7 +115,10 @@ class Gates:
         """Keep what was counted in the step that is finished."""
         mode, (counts, fired) = self.clock.mode, self.found
         took_place, gated = [op for op in fired if op not in self.held], {*counts, *self.held}
+        together = {gate.counts_with or gate.op for gate in self.gates.get(mode, ()) if gate.counts_with}
         for gate in self.gates.get(mode, ()) if self.held else ():
+            if gate.op in together or gate.counts_with:
+                continue  # what iterations count is never held
             if not ends_epoch(gate, self.clock.step) and not self.follows(gate, took_place, gated):
                 counts[gate.op] = self.counts[mode][gate.op]  # what it follows did not take place
         for gate in self.gates.get(mode, ()):

@@ -71,12 +71,13 @@ class Decay:
     at each other. ``compounds``: what every write in between would keep is multiplied. ``copies``: the first time
     keeps nothing. ``debiases``: the average began at zero, and what is kept makes it e / (1 - d1 d2 ... dn) of that e
     at any time: readers need not divide (Adam's correction; optax.ema with ``debias``). ``taken``: the
-    curve says what is taken of the new. Before the train step ``since`` it is a copy, and counts nothing.
+    curve says what is taken of the new. Before the train step ``since`` it is a copy, and counts nothing. An average in
+    the iterations of a part is several ops, which have one count.
     """
 
     def __init__(
         self,
-        op: str,
+        op: str | tuple[str, ...],
         gates: Gates,
         curve: Callable[[int], SupportsFloat],
         *,
@@ -88,25 +89,28 @@ class Decay:
         debiases: bool = False,
         taken: bool = False,
     ) -> None:
-        self.op, self.gates, self.curve, self.first, self.every, self.since = op, gates, curve, first, every, since
+        self.ops = (op,) if isinstance(op, str) else op
+        self.gates, self.curve, self.first, self.every, self.since = gates, curve, first, every, since
         self.compounds, self.copies, self.debiases, self.taken = compounds, copies, debiases, taken
         listed = ((mode, gate) for mode, found in gates.gates.items() for gate in found)
         # the modes in which it is taken, not those in which it only stands in for its source
-        self.modes = {mode for mode, gate in listed if gate.op == op and gate.clock != "averaged"}
+        self.modes = {mode for mode, gate in listed if gate.op in self.ops and gate.clock != "averaged"}
         self.times = 0  # how often it took place
         self.known = (0, 1.0)  # so many times, and the product of their decays
 
-    def __call__(self) -> float:
-        """Return what is kept in the step that runs, if it takes place there."""
+    def __call__(self, number: int = 1) -> float:
+        """Return what is kept in the step that runs, if it takes place there, in the iteration of a number."""
         clock = self.gates.clock
         if self not in clock.pending:
             clock.pending.append(self)
-        if clock.step < self.since or (self.copies and self.times == 0):
+        earlier = self.ops[: number - 1]
+        times = self.times + sum(op in earlier for op in self.gates.found[1])
+        if clock.step < self.since or (self.copies and times == 0):
             return 0.0
-        kept = self.at(self.times)
+        kept = self.at(times)
         if not self.debiases:
             return kept
-        before = self.share_of_zeros()
+        before = self.share_of_zeros(times)
         return 1.0 if before * kept == 1.0 else kept * (1 - before) / (1 - before * kept)
 
     def at(self, times: int) -> float:
@@ -116,16 +120,16 @@ class Decay:
         kept = (float(self.curve(each)) for each in range(n - passed + 1, n + 1))
         return math.prod(1 - each if self.taken else each for each in kept)
 
-    def share_of_zeros(self) -> float:
-        """Return how much of what the average began with is left of it: the product of the decays so far."""
-        times, product = self.known if self.known[0] <= self.times else (0, 1.0)
-        while times < self.times and product > 0:
+    def share_of_zeros(self, until: int) -> float:
+        """Return how much of what the average began with is left of it after so many times: the product of decays."""
+        times, product = self.known if self.known[0] <= until else (0, 1.0)
+        while times < until and product > 0:
             times, product = times + 1, product * self.at(times)
-        self.known = self.times, product
+        self.known = until, product
         return product
 
     def keep(self) -> None:
         """Count the step that is finished, if the average took place in it."""
-        mode, held = self.gates.clock.mode, self.op in self.gates.held
-        is_taken = mode in self.modes and self.op in self.gates.fired.get(mode, ()) and not held
-        self.times += is_taken and self.gates.clock.step >= self.since
+        mode = self.gates.clock.mode
+        if mode in self.modes and self.gates.clock.step >= self.since:
+            self.times += sum(op in self.ops and op not in self.gates.held for op in self.gates.fired.get(mode, ()))

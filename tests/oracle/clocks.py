@@ -94,7 +94,7 @@ class Clocks:
 
     def _count(self, name: str, meaning: Meaning, op: Op) -> int:
         """Count a step for an op; with a start the first that counts is the 0th."""
-        key = (meaning.mode, name)
+        key = (meaning.mode, written_name(name, op) if isinstance(op, EmaOp | CopyOp) else name)
         self.counts[key] = self.counts.get(key, 0) + 1
         self.counted += [name] if isinstance(op, EmaOp | CopyOp) else []
         return self.counts[key] - (1 if op.opens else 0)
@@ -112,7 +112,7 @@ class Clocks:
         averages = {name: op for name, op in fired.items() if isinstance(op, EmaOp)}
         self.averaged |= averages.keys()
         for name, op in averages.items():
-            self.taken[name] = self.number(name, op, meaning.mode)
+            self.taken[written_name(name, op)] = self.number(name, op, meaning.mode)
         for name in self.gathering:
             key = (meaning.mode, f"window of {name}")
             if meaning.ops[name].every in held:
@@ -120,7 +120,7 @@ class Clocks:
         for name in self.counted:
             writers = self._find_writers(name, meaning, self.admitted)
             if held.issuperset(writers):
-                self.counts[meaning.mode, name] -= 1
+                self.counts[meaning.mode, written_name(name, meaning.ops[name])] -= 1
         made = [name for name in firing if name in self.admitted - held and isinstance(meaning.ops[name], WRITERS)]
         for name, op in meaning.ops.items():
             if isinstance(op, UpdateOp):
@@ -133,10 +133,13 @@ class Clocks:
                 continue
             self.written[meaning.mode, name] = self.written.get((meaning.mode, name), 0) + took_place
 
-    def number(self, name: str, op: EmaOp, mode: str) -> int:
-        """Return which firing of an average since its beginning one of this step is; 0 while it is a copy."""
+    def number(self, name: str, op: EmaOp, mode: str, earlier: int = 0) -> int:
+        """Return which firing of an average since its beginning one of this step is; 0 while it is a copy.
+
+        ``earlier``: how often it fires before in this step, in other iterations.
+        """
         is_early = op.copies_before and self.steps[mode] < first_step(op.start, self.pace)
-        return 0 if is_early else self.taken.get(name, 0) + 1
+        return 0 if is_early else self.taken.get(written_name(name, op), 0) + 1 + earlier
 
     def is_frozen(self, spec: GraphSpec, model: str, until: Duration, step: int) -> bool:
         """Return whether a group of a model is frozen in a train step, before which so much was applied."""
@@ -168,6 +171,15 @@ def is_open(part: Part, meaning: Meaning, step: int) -> bool:
     word = f"{meaning.spec.seed}/{meaning.mode}/{step}/{part.choose}"
     number = int(hashlib.blake2b(word.encode(), digest_size=6).hexdigest(), 16) / 16**12
     return part.low <= number < part.high
+
+
+def written_name(name: str, op: Op) -> str:
+    """Return the name of an op as it is written: without the numbers of the iterations that it is in."""
+    words, place = name.split("."), 0
+    for part in op.within:
+        place = len(part.name.split(".")) - 1
+        words[place] = "" if part.repeat is not None else words[place]
+    return ".".join(word for word in words if word)
 
 
 def first_step(start: Duration, pace: Pace) -> int:

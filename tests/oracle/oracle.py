@@ -10,7 +10,7 @@ import numpy as np
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import EmaOp, MetricOp, UpdateOp
 from tests.oracle.backs import with_backs
-from tests.oracle.clocks import Clocks, Pace, last_step
+from tests.oracle.clocks import Clocks, Pace, last_step, written_name
 from tests.oracle.draws import Draws
 from tests.oracle.initial import Shapes, initial_state
 from tests.oracle.meaning import Meaning
@@ -96,9 +96,7 @@ class Oracle:
             number=self.clocks.steps[mode],
             states=self.states,
             windows=Windows(self.spec, self.gathered, self.clocks.gathering, self._ends_epoch(mode)),
-            firings={
-                name: self.clocks.number(name, op, mode) for name, op in self.spec.ops.items() if isinstance(op, EmaOp)
-            },
+            firings=self._number_firings(mode, firing),
             blur=self.blur,
         )
         returned = [value for value in meaning.returned if value in self.states or meaning.owner[value] in firing]
@@ -115,6 +113,16 @@ class Oracle:
             self.scale.follow(finite=step.verdicts.are_finite())
         self.clocks.note(meaning, firing, step.verdicts.find_held())
         return outputs
+
+    def _number_firings(self, mode: str, firing: list[str]) -> Mapping[str, int]:
+        """Return which firing of an average one of this step is, the iterations of a step one after another."""
+        found, earlier = dict[str, int](), dict[str, int]()
+        averages = [(name, op) for name, op in self.spec.ops.items() if isinstance(op, EmaOp)]
+        for name, op in sorted(averages, key=lambda each: [part.number for part in each[1].within]):
+            written = written_name(name, op)
+            found[name] = self.clocks.number(name, op, mode, earlier.get(written, 0))
+            earlier[written] = earlier.get(written, 0) + (name in firing)
+        return found
 
     def _count_finished(self, mode: str) -> int:
         """Return the train steps before a step that has begun."""

@@ -53,8 +53,8 @@ def vary_averages(draft: Draft) -> None:
 def round_averages(draft: Draft) -> None:
     """Let some averages have the numbers of a narrower type; one that keeps nearly all could not move in bfloat16."""
     for op in draft.ops.values():
-        if "ema" not in op or "schedule_free" in op or not draft.chance(0.15):
-            continue
+        if "ema" not in op or {"schedule_free", "within"} & op.keys() or not draft.chance(0.15):
+            continue  # iterations are alike
         decay = op.get("decay", 1.0)
         op["dtype"] = draft.random.choice(NARROW if isinstance(decay, float) and decay <= 0.9 else NARROW[:2])
         if draft.chance(0.3):
@@ -64,7 +64,7 @@ def round_averages(draft: Draft) -> None:
 def round_at_random(draft: Draft) -> None:
     """Let some averages of a narrower type be rounded up or down by draws."""
     for op in draft.ops.values():
-        if "ema" in op and "dtype" in op and draft.chance(0.6):
+        if "ema" in op and "dtype" in op and "within" not in op and draft.chance(0.6):
             op["rounding"] = "stochastic"
 
 
@@ -72,7 +72,8 @@ def write_averages_back(draft: Draft) -> None:
     """Let some models take the weights of their average, every second or third time, or whenever it is taken."""
     for name, op in list(draft.ops.items()):
         every = op.get("every", 1)
-        if "ema" not in op or "schedule_free" in op or not isinstance(every, int) or not draft.chance(0.15):
+        is_apart = {"schedule_free", "within"} & op.keys()
+        if "ema" not in op or is_apart or not isinstance(every, int) or not draft.chance(0.15):
             continue
         back = {"write_back": {"every": every * draft.random.choice([1, 2, 3])}}
         draft.try_fields(name, {"use": {**op.get("use", {}), **back}})

@@ -39,6 +39,8 @@ class Progress(Struct, frozen=True, kw_only=True):
     begin: Literal["initial", "first_update", "zeros"] = "initial"
     taken: bool = False
     """The schedule says what is taken of the new."""
+    iterations: Names = ()
+    """The ops that it is in all iterations of a `repeat`, which have one count; none where it is in none."""
 
 
 class Blend(Effect, frozen=True, kw_only=True):
@@ -66,6 +68,11 @@ class Blend(Effect, frozen=True, kw_only=True):
     dtype: Literal["", "float32", "bfloat16", "float16"] = ""
     """The type to whose numbers it is rounded; empty: that of the step."""
     rounding: Literal["nearest", "stochastic"] = "nearest"
+
+    @property
+    def counter(self) -> str:
+        """Return the op under whose name it is counted how often it took place: of iterations that of the first."""
+        return self.op if self.progress is None or not self.progress.iterations else self.progress.iterations[0]
 
     FIELDS: ClassVar[Fields] = {
         "source": str,

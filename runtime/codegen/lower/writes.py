@@ -12,12 +12,13 @@ from compiler.ir.instructions import Apply, ApplyPart, Assign, Blend
 from compiler.ir.value import Scheduled
 from compiler.ir.weight_terms import Projection
 from runtime.codegen import syntax
+from runtime.codegen.averages import read_decay
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.row_sets import has_rows, step_rows
 from runtime.codegen.lower.transform import apply_present
 from runtime.codegen.needs import are_tied, follows_buffers
 from runtime.codegen.resources import averaged_keys, chosen_list
-from runtime.codegen.scope import line_of, number, setting, with_notes, write_comment
+from runtime.codegen.scope import line_of, number, with_notes, write_comment
 from runtime.codegen.shards import release_written
 from runtime.codegen.text import Line
 
@@ -97,7 +98,7 @@ def lower_blend(instruction: Blend, scope: EmitScope) -> Lowered:
     """Return the average of the weights, then the lines for the buffers."""
     comment = _follow_comment(instruction, instruction.source, instruction.target)
     lists = [_weights(each, scope) for each in (instruction.target, instruction.source)]
-    decay = setting(instruction.decay, scope)
+    decay = read_decay(instruction, scope)
     writes: list[ast.expr] = []
     if instruction.averaging:
         kept = (
