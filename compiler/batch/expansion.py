@@ -29,8 +29,8 @@ from compiler.ir.instructions.start import ROWS
 from compiler.ir.value import Ref, Use
 from compiler.types.calls import Placement
 
-SHARE = "batch#share"
-"""The value that says which part of the rows a micro-batch has, by its number."""
+SHARE, OWN_SHARE = "batch#share", "own#share"
+"""The values that say which part of the rows of the batch, or of this process, a micro-batch has, by its number."""
 
 
 def name_in(name: str, micro_batch: int) -> str:
@@ -284,7 +284,8 @@ class Expansion(Struct, kw_only=True, dict=True):
             micro_batch=self._number(micro_batch),
         )
         if isinstance(node, Gradient) and isinstance(copied, Gradient):
-            loss = self._share(node.loss, micro_batch)
+            is_own = self.analysis.spec.adds_processes
+            loss = self._share(node.loss, micro_batch, is_own=is_own)
             copied = replace(copied, loss=loss, uses=(Use(value=loss), *copied.uses[1:]))
         if isinstance(copied, Evaluate) and copied.family == "loss":
             copied = replace(copied, gathered=not copied.counted)
@@ -329,34 +330,43 @@ class Expansion(Struct, kw_only=True, dict=True):
 
     # ------------------------------------------------------------ shares
 
-    def _share(self, value: str, micro_batch: int) -> str:
-        """Return a micro-batch's share of a value of the whole batch: shares sum to it; of rows they are parts."""
+    def _share(self, value: str, micro_batch: int, *, is_own: bool = False) -> str:
+        """Return a micro-batch's share of a value of the whole batch: shares sum to it; of rows they are parts.
+
+        ``is_own``: of a value of this process's rows.
+        """
+        if is_own and self.count == 1:
+            return self._name(value, micro_batch)
         match self.analysis.of(value):
             case Placement.SHARDED | Placement.PARTIAL_SUM:
                 return self._name(value, micro_batch)
             case Placement.PARTIAL_MEAN | Placement.RATIO:
-                return self._weigh(self._name(value, micro_batch), value, micro_batch)
+                return self._weigh(self._name(value, micro_batch), value, micro_batch, is_own=is_own)
             case Placement.REPLICATED:
-                return self._weigh(value, value, micro_batch)
+                return self._weigh(value, value, micro_batch, is_own=is_own)
             case Placement.MIXED:
-                return self._share_terms(value, micro_batch)
+                return self._share_terms(value, micro_batch, is_own=is_own)
 
-    def _weigh(self, operand: str, value: str, micro_batch: int) -> str:
+    def _weigh(self, operand: str, value: str, micro_batch: int, *, is_own: bool = False) -> str:
         """Return a value times a micro-batch's fraction of the rows."""
-        share = f"{self._name(value, micro_batch)}.share"
+        share = self._name_share(value, micro_batch, is_own=is_own)
         like = self.nodes.get(self.owners.get(value, ""))
-        operands, number = (operand, self._add_shares(micro_batch)), self._number(micro_batch)
+        operands, number = (operand, self._add_shares(micro_batch, is_own=is_own)), self._number(micro_batch)
         self._add_part(
             evaluate(share, "weigh", operands, (share,), like=like, op=value, micro_batch=number, free_early=True),
             value,
         )
         return share
 
-    def _share_terms(self, value: str, micro_batch: int) -> str:
+    def _name_share(self, value: str, micro_batch: int, *, is_own: bool) -> str:
+        """Return the name of a micro-batch's share of a value."""
+        return f"{self._name(value, micro_batch)}.{'own_share' if is_own else 'share'}"
+
+    def _share_terms(self, value: str, micro_batch: int, *, is_own: bool) -> str:
         """Return the share of a sum of means and sums: the same call on the shares of its terms."""
         call = self.nodes[self.owners[value]]
         assert isinstance(call, Evaluate)
-        share = f"{self._name(value, micro_batch)}.share"
+        share = self._name_share(value, micro_batch, is_own=is_own)
         number = self._number(micro_batch)
         is_sum = call.function.name in ("add", "sub")
         named: dict[str, str] = {}
@@ -365,11 +375,12 @@ class Expansion(Struct, kw_only=True, dict=True):
             operand = argument.operand
             if isinstance(operand, Ref):
                 is_term = is_sum or self.analysis.of(operand.name) is not Placement.REPLICATED
-                named[operand.name] = self._share(operand.name, micro_batch) if is_term else operand.name
+                named[operand.name] = self._share(operand.name, micro_batch, is_own=is_own) if is_term else operand.name
                 arguments[index] = replace(argument, operand=Ref(name=named[operand.name]))
             elif is_sum:
                 # a number that is added is multiplied with the micro-batch's fraction of the rows
-                weighed, fraction = f"{self._name(value, micro_batch)}.number{index}", self._add_shares(micro_batch)
+                weighed = f"{share if is_own else self._name(value, micro_batch)}.number{index}"
+                fraction = self._add_shares(micro_batch, is_own=is_own)
                 made = evaluate(
                     weighed, "weigh", (fraction,), (weighed,), like=call, micro_batch=number, free_early=True
                 )
@@ -391,17 +402,16 @@ class Expansion(Struct, kw_only=True, dict=True):
         self._add_part(made, value)
         return share
 
-    def _add_shares(self, micro_batch: int) -> str:
+    def _add_shares(self, micro_batch: int, *, is_own: bool) -> str:
         """Add the node that computes the share of the rows in every micro-batch, and return that of one."""
         entry = self.analysis.sized_input
-        is_one = self.count == 1
-        outputs = (SHARE,) if is_one else tuple(name_in(SHARE, each) for each in self._micro_batches())
-        function = "row_shares" if not self.is_replicated else "rank_share" if is_one else "rank_shares"
+        is_one, is_whole = self.count == 1, self.is_replicated and not is_own
+        name = OWN_SHARE if is_own else SHARE
+        outputs = (name,) if is_one else tuple(name_in(name, each) for each in self._micro_batches())
+        function = "row_shares" if not is_whole else "rank_share" if is_one else "rank_shares"
         options = {} if is_one else {"count": self.count, "axis": self.analysis.axis(entry)}
         place = self.analysis.place(entry)
-        made = evaluate(
-            "batch#shares", function, (entry,), outputs, op=entry, place=place, options=options, constant=True
-        )
+        made = evaluate(f"{name}s", function, (entry,), outputs, op=entry, place=place, options=options, constant=True)
         # the counts of rows travel while the step begins
-        self._add(replace(made, message=ROWS) if self.is_replicated else made)
+        self._add(replace(made, message=ROWS) if is_whole else made)
         return outputs[micro_batch - 1]

@@ -143,7 +143,12 @@ def find_counted(
     accumulating = [name for name in find_accumulating(spec) if mode in reaches[name].modes]
     losses = (loss for name in accumulating for loss in find_set_losses(spec, name))
     wanted = dict.fromkeys(term for loss in losses for term in find_addends(spec, loss))
-    wanted |= dict.fromkeys(name for name in own if name not in uneven) if is_split(spec, mode) else {}
+    if is_split(spec, mode):
+        # what processes add up counts by rows until it is seen that it has a count of its own
+        is_open = spec.adds_processes
+        wanted |= dict.fromkeys(
+            name for name, counted in own.items() if name not in uneven and not (is_open and counted == "assumed")
+        )
     plain = frozenset(find_plain(spec, mode, values)) - uneven
     return {name: own[name] for name in wanted if name in own and name not in plain}
 

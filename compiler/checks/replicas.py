@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from compiler.ir.diagnose import span_of
-from compiler.ir.instructions import Apply, Blend, Forward, Instruction, Transform
+from compiler.ir.instructions import Apply, Blend, Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Program
 from graphspec.analysis.modes import find_reaches
 from graphspec.declare.graph import GraphSpec
@@ -58,6 +59,32 @@ def check_reduced_tables(spec: GraphSpec, program: Program) -> Iterator[Diagnost
                 label="its gradients are rows",
                 help="remove `sparse` from the embedding, or remove `parallel`",
             )
+
+
+def check_added(graph: ModeGraph, parts: Mapping[str, Instruction]) -> Iterator[Diagnostic]:
+    """Yield E-REPLICAS for gradients that are no sum of what processes have on their own rows; ``parts``: their nodes.
+
+    Those of a loss with a count of its own are divided by the count of all, and what depends on no rows is one for all.
+    """
+    if not graph.spec.adds_processes:
+        return
+    recorded = frozenset[str]().union(*(path.nodes for path in graph.paths.values()))
+    found: dict[str, tuple[str, str]] = {}
+    for name, node in graph.nodes.items():
+        if isinstance(node, Evaluate) and node.counted and name in recorded:
+            found[node.op] = (f"'{node.op}' is divided by a count of its own, over all processes", "has its own count")
+    for node in parts.values():
+        if isinstance(node, Gradient) and node.models and not node.is_replica:
+            why = f"'{node.loss}' depends on no rows, so its gradient is the same on every process"
+            found[node.op] = (f"{why}, and `reduce: sum` adds up others", "is the gradient of one loss for all")
+    for op, (message, label) in found.items():
+        yield Diagnostic(
+            code="E-REPLICAS",
+            message=message,
+            span=span_of(graph.spec, op),
+            label=label,
+            help="write `reduce: mean`, which is one process on all rows, and multiply the loss",
+        )
 
 
 def check_shards(spec: GraphSpec, program: Program) -> Iterator[Diagnostic]:

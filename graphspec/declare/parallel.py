@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import field_validator
-
-from graphspec.declare.base import Declaration, not_built
+from graphspec.declare.base import Declaration
 from graphspec.declare.fields import PositiveNumber
 
 
@@ -17,17 +15,10 @@ class ParallelSpec(Declaration):
     """`replicated`: every process has all weights, and gradients are added up over the processes. `sharded`: each keeps
     a part of every weight, and of what its optimizer keeps for it."""
     reduce: Literal["mean", "sum"] = "mean"
-    """How gradients combine: `mean` is the step of the whole batch."""
+    """How gradients combine: `mean` is the step of the whole batch; `sum` adds up the gradients that each process has
+    of the losses on its own rows."""
     buffers: Literal["rank0", "mean", "local"] = "rank0"
     """Whose buffers (running statistics) all processes have after a step: those of the first, their mean, or each its
     own."""
     timeout: PositiveNumber = 600
     """After how many seconds without an answer of some process `stepgraph run` ends all."""
-
-    @field_validator("reduce")
-    @classmethod
-    def _check_built(cls, value: str) -> str:
-        """Refuse what this version does not execute."""
-        if value == "sum":
-            raise not_built("`sum`", help="leave `reduce` out", at="value")
-        return value

@@ -76,7 +76,18 @@ SECTIONS = (
 INTERNAL = {
     Exported: {"describe"},
     Feed: {"batches", "place", "position", "inspector", "parts"},
-    GraphSpec: {"read", "compute", "loss_scale", "source", "shadows", "parallel", "is_replicated", "phases", "batches"},
+    GraphSpec: {
+        "read",
+        "compute",
+        "loss_scale",
+        "source",
+        "shadows",
+        "parallel",
+        "is_replicated",
+        "adds_processes",
+        "phases",
+        "batches",
+    },
 }
 """Public attributes that are there for other modules of this project."""
 SPECIAL = {"__call__", "__getitem__", "__setitem__"}

@@ -121,7 +121,7 @@ def test_an_empty_spec_misses_its_name_and_ops(find):
         ("rng: «fast»", "GS043"),
         ("precision: «float8»", "GS043"),
         ("parallel: {kind: «divided»}", "GS043"),
-        ("parallel: {kind: replicated, reduce: «sum»}", "GS045"),
+        ("parallel: {kind: replicated, reduce: «median»}", "GS043"),
         ("parallel: {kind: replicated, «bucket_mb»: 25}", "GS040"),
         ("micro_batches: «0»", "GS044"),
         ("run: {steps: 3, «epochs»: 3}", "GS053"),

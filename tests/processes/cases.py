@@ -177,9 +177,23 @@ outputs: [out]
 """
 
 
+ADDED = """
+ops:
+  out: {forward: net, inputs: x}
+  fit: {loss: mse, inputs: [out, y]}
+  size: {loss: l1, inputs: [out, 0.0], reduction: sum, weight: 0.1}
+  half: {call: mul, inputs: [size, 0.5]}
+  loss: {call: add, inputs: [fit, half]}
+  slope: {gradient: fit, wrt: out}
+  step: {update: net, loss: loss, clip: {norm: 0.5}}
+outputs: [loss, fit, slope]
+"""
+"""A mean and a sum, the slope of the mean, and a clip of what processes add up."""
+
+
 @dataclass(frozen=True)
 class Case:
-    """A spec, the batch in which one rank meets an infinity, and the number of rows."""
+    """A spec, and the batch in which one rank meets an infinity."""
 
     text: str
     head: str = ""
@@ -225,6 +239,12 @@ CASES: Mapping[str, Case] = {
     "varied": Case(VARIED),
 }
 """Cases in which replicas have the numbers of one process."""
+ADDING: Mapping[str, Case] = {
+    "added": Case(FIT + ADDED),
+    "added in parts": Case(FIT + ADDED.replace("slope, ", "").replace(", slope", ""), "micro_batches: 2"),
+    "added in windows": Case(FIT + ADDED.replace("clip:", "accumulate: {steps: 2, reduce: sum}, clip:")),
+}
+"""Cases in which processes add up the gradients that they have on their own rows."""
 ALONE: Mapping[str, Case] = {
     **{how: Case(NORMED, buffers=how) for how in ("rank0", "mean", "local")},
     "dropping": Case(DROPPING),
@@ -241,30 +261,47 @@ class Run:
     world: int
     rows: int
     names: tuple[str, ...]
+    options: str = ""
+    """Further options of `parallel`."""
+
+    @property
+    def title(self) -> str:
+        """Return what tells it from other runs."""
+        return " ".join(filter(None, (self.kind, str(self.world), self.options.replace(": ", " "))))
 
     def path(self, folder: Path, name: str, rank: int) -> Path:
         """Return the file with what a process found in a case."""
-        return folder / f"{name}.{self.kind}.{self.world}.{rank}.npz"
+        return folder / f"{name}.{self.title}.{rank}.npz"
+
+    def make_step(self, case: Case) -> Step:
+        """Return the step of a case as one of its processes."""
+        return make_step(case, self.kind, self.options)
 
 
 REPLICATED = Run("replicated", 2, 5, (*CASES, *ALONE))
 SHARDED = Run(
     "sharded", 2, 5, (*SOME, "penalty alone", "cyclegan in parts", "scaled", "corner", "surgery", "twice", "varied")
 )
-RUNS = (REPLICATED, Run("replicated", 4, 7, SOME), SHARDED)
+ADDED_UP = Run("replicated", 2, 5, (*ADDING,), "reduce: sum")
+RUNS = (REPLICATED, ADDED_UP, Run("replicated", 4, 7, SOME), SHARDED)
 LONG_RUNS = (Run("sharded", 2, 6, (*CASES,)), Run("sharded", 4, 10, (*CASES,)))
 """Runs of the long set."""
 
 
-def write_text(case: Case, kind: str = "none") -> str:
+def write_text(case: Case, kind: str = "none", options: str = "") -> str:
     """Return the document of a case, for processes that share it in some way."""
-    parallel = f"parallel: {{kind: {kind}, buffers: {case.buffers}}}"
+    parallel = f"parallel: {{{', '.join(filter(None, (f'kind: {kind}', f'buffers: {case.buffers}', options)))}}}"
     return "\n".join(("graphspec: 1", "name: case", case.head, parallel, case.text))
 
 
-def make_step(case: Case, kind: str = "none") -> Step:
+def make_step(case: Case, kind: str = "none", options: str = "") -> Step:
     """Return the step of a case on the CPU, in float64, as one of such processes."""
-    return build(compile_step(load(write_text(case, kind))), device="cpu", dtype="float64")
+    return build(compile_step(load(write_text(case, kind, options))), device="cpu", dtype="float64")
+
+
+def found(folder: Path, name: str, run: Run = REPLICATED) -> list[dict[str, np.ndarray]]:
+    """Return what each process found in a case."""
+    return [dict(np.load(run.path(folder, name, rank))) for rank in range(run.world)]
 
 
 def draw(case: Case, step: Step, rows: int, number: int) -> dict[str, np.ndarray]:

@@ -49,13 +49,15 @@ def keep_verdict(original: Combine, expansion: Expansion, node: Any, local: str,
         original(expansion, node, local, source)
 
 
-def share_sums(original: Callable[[Expansion, str, int], str]) -> Callable[[Expansion, str, int], str]:
+def share_sums(original: Callable[..., str]) -> Callable[..., str]:
     """Take the mean of sums over the replicas for their sum."""
 
-    def share(expansion: Expansion, value: str, micro_batch: int) -> str:
+    def share(expansion: Expansion, value: str, micro_batch: int, **options: bool) -> str:
         is_sum = expansion.analysis.of(value) is Placement.PARTIAL_SUM
         name = expansion._name(value, micro_batch)
-        return expansion._weigh(name, value, micro_batch) if is_sum else original(expansion, value, micro_batch)
+        if is_sum:
+            return expansion._weigh(name, value, micro_batch, **options)
+        return original(expansion, value, micro_batch, **options)
 
     return share
 
@@ -103,7 +105,7 @@ MUTANTS = (
         name="equal-shares",
         says="A loss that is a mean is added up without its share.",
         place="batch.expansion:Expansion._weigh",
-        change=lambda original: lambda expansion, operand, value, micro_batch: operand,
+        change=lambda original: lambda expansion, operand, value, micro_batch, **options: operand,
         killer=NUMBERS,
         case="twice",
     ),

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -29,6 +26,7 @@ from tests.processes.cases import (
     SURGERY,
     Run,
     draw,
+    found,
     make_step,
     train,
     write_text,
@@ -40,22 +38,6 @@ from tests.properties.mutant import Mutant
 pytestmark = pytest.mark.xdist_group("replicas")  # one worker starts the processes
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder with what all processes found."""
-    path = tmp_path_factory.mktemp("replicas")
-    command = [sys.executable, "-m", "tests.processes.worker", str(path)]
-    given = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return path
-
-
-def found(folder: Path, name: str, run: Run = REPLICATED) -> list[dict[str, np.ndarray]]:
-    """Return what each process found in a case."""
-    return [dict(np.load(run.path(folder, name, rank))) for rank in range(run.world)]
-
-
 @cache
 def alone(name: str, rows: int) -> dict[str, np.ndarray]:
     """Return what one process finds on all rows."""
@@ -64,12 +46,7 @@ def alone(name: str, rows: int) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize(
     ("run", "name"),
-    [
-        pytest.param(run, name, id=f"{run.kind} {run.world} {name}")
-        for run in RUNS
-        for name in run.names
-        if name in CASES
-    ],
+    [pytest.param(run, name, id=f"{run.title} {name}") for run in RUNS for name in run.names if name in CASES],
 )
 def test_processes_have_the_numbers_of_one(folder: Path, run: Run, name: str) -> None:
     whole, parts = alone(name, run.rows), found(folder, name, run)

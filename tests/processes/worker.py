@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch.distributed as dist
 
-from tests.processes.cases import ALONE, CASES, REPLICATED, RUNS, Run, make_step, train
+from tests.processes.cases import ADDING, ALONE, CASES, REPLICATED, RUNS, Run, train
 from tests.processes.group import fork
 from tests.processes.mutants import MUTANTS, NUMBERS
 from tests.processes.random_specs import try_specs
@@ -51,8 +51,8 @@ def counting() -> Generator[dict[str, list[int]]]:
 def train_cases(run: Run, rank: int, folder: Path) -> None:
     """Train the cases of a run as one of its processes."""
     for name in run.names:
-        case = {**CASES, **ALONE}[name]
-        step = make_step(case, run.kind)
+        case = {**CASES, **ALONE, **ADDING}[name]
+        step = run.make_step(case)
         with counting() as sent:
             found = dict(train(case, step, run.rows, rank, run.world))
         counted = {f"sent by {call}": np.array(sizes) for call, sizes in sent.items()}
@@ -65,7 +65,7 @@ def try_mutants(run: Run, rank: int, folder: Path) -> None:
     for mutant in MUTANTS:
         if mutant.killer == NUMBERS:
             with mutant.applied():
-                step = make_step(CASES[mutant.case], run.kind)
+                step = run.make_step(CASES[mutant.case])
             found = dict(train(CASES[mutant.case], step, ROWS, rank, run.world))
             np.savez(run.path(folder, mutant.name, rank), allow_pickle=False, **found)
 
@@ -88,7 +88,7 @@ def main(folder: Path, runs: Sequence[Run] = RUNS) -> int:
                 try_mutants(run, rank, folder)
                 judge_random_specs(rank, folder)
 
-        failed += fork(run.world, folder / f"meet.{run.kind}.{run.world}", work)
+        failed += fork(run.world, folder / f"meet.{run.title}", work)
     return failed
 
 

@@ -90,8 +90,8 @@ FIELDS = (
     check(
         "not_built.yaml",
         {
-            "GS045 3:35": "leave `reduce` out",
-            "GS056 10:37": "`optimizer: {name: adam, sparse: lazy}`",
+            "GS056 9:37": "`optimizer: {name: adam, sparse: lazy}`",
+            "GS045 10:37": "remove it",
         },
     ),
     check(
