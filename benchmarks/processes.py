@@ -78,9 +78,9 @@ Variant = Callable[[], object]
 BASELINE = "DistributedDataParallel"
 
 
-def make_ours(workload: Workload, batch: Mapping[str, torch.Tensor]) -> Variant:
-    """Return the step of the spec."""
-    step = build(compile_step(load(workload.spec)), device="cpu", seed=0)
+def make_ours(workload: Workload, batch: Mapping[str, torch.Tensor], *options: str) -> Variant:
+    """Return the step of the spec, with options of `parallel`."""
+    step = build(compile_step(load(workload.spec, [f"parallel.{each}" for each in options])), device="cpu", seed=0)
     return lambda: step(batch)
 
 
@@ -107,7 +107,12 @@ def make_ddp(workload: Workload, batch: Mapping[str, torch.Tensor]) -> Variant:
     return step
 
 
-VARIANTS = {BASELINE: make_ddp, "stepgraph": make_ours}
+VARIANTS: Mapping[str, Callable[[Workload, Mapping[str, torch.Tensor]], Variant]] = {
+    BASELINE: make_ddp,
+    "stepgraph": make_ours,
+    "stepgraph, bucket_mb: 1": lambda workload, batch: make_ours(workload, batch, "bucket_mb=1"),
+    "stepgraph, bucket_mb: 4": lambda workload, batch: make_ours(workload, batch, "bucket_mb=4"),
+}
 
 
 def time_steps(step: Variant, count: int) -> float:

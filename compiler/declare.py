@@ -42,7 +42,7 @@ def declare_parallel(spec: GraphSpec) -> ParallelDecl | None:
     """Return how several processes take a step together, None for one."""
     if spec.parallel is None or not spec.is_replicated:
         return None
-    return ParallelDecl(buffers=spec.parallel.buffers, is_sharded=spec.is_sharded)
+    return ParallelDecl(buffers=spec.parallel.buffers, is_sharded=spec.is_sharded, bucket_mb=spec.parallel.bucket_mb)
 
 
 def declare_states(spec: GraphSpec) -> tuple[StateDecl, ...]:

@@ -317,6 +317,8 @@ class ParallelDecl(Struct, frozen=True, kw_only=True):
     """Whose buffers all replicas have after a step that writes some."""
     is_sharded: bool = False
     """Each keeps a part of the weights, and of the slots of optimizers; otherwise all of them."""
+    bucket_mb: float | None = None
+    """In messages of about how many megabytes gradients travel; None where a set is one."""
 
 
 class Program(Struct, frozen=True, kw_only=True):

@@ -106,7 +106,8 @@ def _share_buffers(how: str, models: tuple[str, ...], program: Program) -> Itera
 
 def describe_messages(plan: CompiledStep, mode: str, processes: int) -> Iterator[str]:
     """Yield what is communicated in each function of a mode, a sentence for each message, and the sum."""
-    functions = plan.program.mode(mode).functions
+    functions, parallel = plan.program.mode(mode).functions, plan.program.parallel
+    bucket = None if parallel is None else parallel.bucket_mb
     for function in functions:
         lines: dict[str, int] = {}
         for each in function.instructions:
@@ -122,9 +123,11 @@ def describe_messages(plan: CompiledStep, mode: str, processes: int) -> Iterator
             what = "the number of rows of each" if each.name == "rows" else f"{verb} {', '.join(each.values)}"
             works = ", ".join(dict.fromkeys(work.label for work in each.meanwhile))
             sent = each.count_sent(processes)
-            size = "of unknown size"
+            has_sets = isinstance(each.start, Start) and each.start.has_sets
+            pieces = f" in buckets of {_format_size(round(1e6 * bucket))}," if has_sets and bucket is not None else ""
+            size = f"of unknown size{pieces.rstrip(',')}"
             if each.size is not None and sent is not None:
-                size = f"{_format_size(each.size)}, for which each process sends {_format_size(sent)}"
+                size = f"{_format_size(each.size)},{pieces} for which each process sends {_format_size(sent)}"
             yield f"{of}{where}: {what}; {size}" + (f"; meanwhile {works}" if works else "")
         total = _add(each.count_sent(processes) for each in messages)
         known = "an unknown number of bytes" if total is None else _format_size(total)

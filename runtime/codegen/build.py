@@ -99,7 +99,9 @@ def _globals(context: EmitContext) -> Iterator[Global]:
         yield Global(name="step_dtype", value=syntax.name("dtype"))
     yield from dialect.first_globals(needs)
     if program.parallel is not None:
-        yield Global(name="replicas", value=syntax.call("Replicas", syntax.name("device")))
+        size = program.parallel.bucket_mb
+        options = {} if size is None else {"bucket_mb": syntax.constant(size)}
+        yield Global(name="replicas", value=syntax.call("Replicas", syntax.name("device"), **options))
     yield from shard_globals(program)
     for model in program.models:
         yield from _model_globals(model, context)

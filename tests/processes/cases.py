@@ -283,7 +283,9 @@ SHARDED = Run(
     "sharded", 2, 5, (*SOME, "penalty alone", "cyclegan in parts", "scaled", "corner", "surgery", "twice", "varied")
 )
 ADDED_UP = Run("replicated", 2, 5, (*ADDING,), "reduce: sum")
-RUNS = (REPLICATED, ADDED_UP, Run("replicated", 4, 7, SOME), SHARDED)
+BUCKETS = Run("replicated", 2, 5, ("strangers", "accumulated in parts", "everything"), "bucket_mb: 0.0001")
+"""Every message of gradients is cut into many."""
+RUNS = (REPLICATED, ADDED_UP, BUCKETS, Run("replicated", 4, 7, SOME), SHARDED)
 LONG_RUNS = (Run("sharded", 2, 6, (*CASES,)), Run("sharded", 4, 10, (*CASES,)))
 """Runs of the long set."""
 

@@ -16,6 +16,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("replicas")
     command = [sys.executable, "-m", "tests.processes.worker", str(path)]
     given = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return path

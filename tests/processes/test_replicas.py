@@ -15,6 +15,7 @@ from compiler.ir.verify import InvariantError, verify
 from graphspec import SpecError, load
 from tests.processes.cases import (
     ALONE,
+    BUCKETS,
     CASES,
     EVERYTHING,
     FIT,
@@ -181,13 +182,40 @@ def test_random_specs_agree_with_the_oracle(folder: Path) -> None:
     assert not [each for each in outcomes if each.startswith("mismatch")]
 
 
-@pytest.mark.parametrize("name", ["simultaneous", "cyclegan in parts", "counted", "surgery", "rank0", "mean"])
-def test_the_plan_says_how_much_is_sent(folder: Path, name: str) -> None:
-    (function,) = make_step({**CASES, **ALONE}[name], REPLICATED.kind).plan.to_json(processes=2)["functions"]
-    with np.load(REPLICATED.path(folder, f"{name}.sent", 0)) as found:
+@pytest.mark.parametrize(
+    ("run", "name"),
+    [
+        *((REPLICATED, name) for name in ("simultaneous", "cyclegan in parts", "counted", "surgery", "rank0", "mean")),
+        (BUCKETS, "strangers"),
+    ],
+)
+def test_the_plan_says_how_much_is_sent(folder: Path, run: Run, name: str) -> None:
+    (function,) = run.make_step({**CASES, **ALONE}[name]).plan.to_json(processes=2)["functions"]
+    with np.load(run.path(folder, f"{name}.sent", 0)) as found:
         for collective, call in {"sum": "all_reduce", "broadcast": "broadcast"}.items():
             planned = sum(each["bytes"] for each in function["messages"] if each["collective"] == collective)
             assert planned * STEPS == np.sum(found.get(f"sent by {call}", 0))
+
+
+def test_buckets_leave_while_gradients_are_taken(folder: Path) -> None:
+    sizes = {run.options: dict(np.load(run.path(folder, "strangers.sent", 0))) for run in (REPLICATED, BUCKETS)}
+    assert "sent by early" not in sizes[REPLICATED.options]
+    found, whole = sizes[BUCKETS.options], sizes[REPLICATED.options]
+    assert found["sent by all_reduce"].sum() == whole["sent by all_reduce"].sum()
+    assert len(whole["sent by all_reduce"]) == 3 * STEPS  # three models, each with a set of its own
+    # a linear layer of 6 to 3 numbers has 84 bytes: the last one leaves before the first one's gradients are there
+    assert len(found["sent by early"]) >= 3 * STEPS
+
+
+def test_the_plan_says_in_which_pieces_gradients_travel() -> None:
+    text = compile_step(load(write_text(CASES["strangers"], BUCKETS.kind, BUCKETS.options))).text(processes=2)
+    assert "the sum of a_loss, step_a; 444 B, in buckets of 100 B" in text
+
+
+@pytest.mark.parametrize("kind", ["none", "sharded"])
+def test_buckets_that_would_change_nothing_are_refused(kind: str) -> None:
+    with pytest.raises(SpecError, match=r"GS056.*`bucket_mb` changes nothing"):
+        load(write_text(CASES["strangers"], kind, "bucket_mb: 1"))
 
 
 def test_the_plan_shows_shards_and_what_stays_gathered() -> None:

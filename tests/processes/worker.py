@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import torch.distributed as dist
 
 from tests.processes.cases import ADDING, ALONE, CASES, REPLICATED, RUNS, Run, train
@@ -25,25 +26,41 @@ JUDGED, FIRST = 4, 1000
 
 @contextmanager
 def counting() -> Generator[dict[str, list[int]]]:
-    """Count the bytes that are handed to each collective inside, by its name, as if all floats were float32."""
+    """Count the bytes that are handed to each collective inside, by its name, as if all floats were float32.
+
+    What is handed over while gradients are taken is counted by itself as well, as `early`.
+    """
     sent: dict[str, list[int]] = {}
     plain = {name: getattr(dist, name) for name in ("all_reduce", "all_gather", "broadcast")}
+    differentiate, taking = torch.autograd.grad, [False]
+
+    def take(*given: Any, **options: Any) -> Any:
+        """Take gradients."""
+        taking[0] = True
+        try:
+            return differentiate(*given, **options)
+        finally:
+            taking[0] = False
 
     def wrap(name: str) -> Callable[..., Any]:
         """Return a collective that is counted; what it sends is its last argument."""
 
         def call(*given: Any, **options: Any) -> Any:
             tensor = given[-1]
-            sent.setdefault(name, []).append(tensor.numel() * (4 if tensor.is_floating_point() else tensor.itemsize))
+            size = tensor.numel() * (4 if tensor.is_floating_point() else tensor.itemsize)
+            for counted in (name, *(["early"] if taking[0] else [])):
+                sent.setdefault(counted, []).append(size)
             return plain[name](*given, **options)
 
         return call
 
     for name in plain:
         setattr(dist, name, wrap(name))
+    torch.autograd.grad = take
     try:
         yield sent
     finally:
+        torch.autograd.grad = differentiate
         for name, function in plain.items():
             setattr(dist, name, function)
 

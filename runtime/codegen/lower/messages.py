@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from compiler.ir.instructions import CheckFinite, Evaluate, Start, Transform
+from compiler.ir.instructions import CheckFinite, Evaluate, Gradient, Start, Transform
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.scope import line_of, read, with_notes
+from runtime.codegen.text import Block, Code
 
 METHODS = {"sum": "replicas.start_sum", "gather": "replicas.start_gather"}
 """The method that starts each kind of message."""
@@ -22,6 +23,19 @@ def lower_start(instruction: Start, scope: EmitScope) -> Lowered:
     started = syntax.call(METHODS[instruction.collective], *sent)
     statement = syntax.assign(scope.names.value(instruction.output), started)
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
+
+
+def sending(instruction: Gradient, code: tuple[Code, ...], scope: EmitScope) -> tuple[Code, ...]:
+    """Return the code of a gradient, in a block that sends its set while it is taken, where that may leave so."""
+    parallel = scope.program.parallel
+    is_changed = instruction.scaled or instruction.rows or instruction.create_graph or instruction.weights is not None
+    if parallel is None or parallel.bucket_mb is None or is_changed:
+        return code
+    starts = (each for each in scope.function.instructions if isinstance(each, Start))
+    if not any(part.value == instruction.output for each in starts for part in each.parts):
+        return code
+    context = syntax.call("replicas.sending", syntax.name(scope.names.joint(instruction.models)))
+    return (Block(header=line_of(instruction, syntax.within(context)), body=code),)
 
 
 def await_message(instruction: Evaluate | Transform | CheckFinite, scope: EmitScope) -> ast.expr:

@@ -8,6 +8,7 @@ from compiler.ir.instructions import Gradient
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.gradient import find_seeds, find_targets, receive, recomputing
+from runtime.codegen.lower.messages import sending
 from runtime.codegen.lower.overflow import unscaled
 from runtime.codegen.lower.transform import frozen_places
 from runtime.codegen.scope import line_of, with_notes
@@ -43,4 +44,4 @@ def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
         if train is not None:
             switch = syntax.method(syntax.name(scope.names.model(each.model)), "train" if train else "eval")
             switches.append(line_of(instruction, syntax.perform(switch)))
-    return Lowered(code=(*switches, *recomputing(instruction, line, kept, scope)))
+    return Lowered(code=(*switches, *sending(instruction, recomputing(instruction, line, kept, scope), scope)))

@@ -5,7 +5,9 @@ All of them run one program, so that they meet in every collective in the same o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,15 +40,59 @@ def _join(parts: Sequence[Any], flat: Sequence[Any]) -> list[Any]:
     return [tuple(next(values) for _ in part) if isinstance(part, (tuple, list)) else next(values) for part in parts]
 
 
+class Buckets:
+    """The gradients of a set, in buckets that leave while it is taken: those of the last parameters are there first.
+
+    The last bucket stays, for the message that sends all else.
+    """
+
+    def __init__(self, replicas: Replicas, parameters: Sequence[torch.Tensor]) -> None:
+        self.replicas = replicas
+        self.parameters = parameters
+        self.found: dict[int, torch.Tensor] = {}  # by place in the set
+        self.sent: dict[int, tuple[Message, int]] = {}
+        self.handles: list[Any] = []
+        places = [place for place in reversed(range(len(parameters))) if parameters[place].requires_grad]
+        full = replicas.divide([parameters[place] for place in places])[:-1]
+        # all processes send these in the same order
+        self.waiting = [[places[each] for each in bucket] for bucket in full] if replicas.count > 1 else []
+
+    def __enter__(self) -> None:
+        """Watch for the gradients."""
+        for place in (place for bucket in self.waiting for place in bucket):
+            self.handles.append(self.parameters[place].register_hook(partial(self._take, place)))
+
+    def __exit__(self, *_: object) -> None:
+        """Watch no longer."""
+        for handle in self.handles:
+            handle.remove()
+
+    def is_of(self, gradients: Sequence[torch.Tensor | None]) -> bool:
+        """Return whether a set is the one that was taken."""
+        return bool(self.sent) and all(
+            place < len(gradients) and gradients[place] is self.found[place] for place in self.sent
+        )
+
+    def _take(self, place: int, gradient: torch.Tensor) -> None:
+        """Send the buckets that a gradient makes full, if those before them have left."""
+        self.found[place] = gradient
+        while self.waiting and all(each in self.found for each in self.waiting[0]):
+            bucket = self.waiting.pop(0)
+            message = self.replicas.send([self.found[each] for each in bucket])
+            self.sent |= {each: (message, at) for at, each in enumerate(bucket)}
+
+
 class Replicas:
     """This process among those of torch.distributed's default group; alone where there is none."""
 
-    def __init__(self, device: torch.device | str, *, alone: bool = False) -> None:
+    def __init__(self, device: torch.device | str, *, bucket_mb: float | None = None, alone: bool = False) -> None:
         self.device = torch.device(device)
         is_group = dist.is_available() and dist.is_initialized() and not alone
         self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if is_group else (0, 1)
         self.begun: tuple[Message, int] | None = None  # how many rows each has, on its way, and how many it needs
         self.known: list[int] = [0] * self.count
+        self.most = math.inf if bucket_mb is None else 1e6 * bucket_mb  # bytes, from which on a bucket is full
+        self.early: list[Buckets] = []
 
     def leave(self) -> None:
         """Take steps alone from now on."""
@@ -59,6 +105,7 @@ class Replicas:
         """
         if self.begun is not None:
             self.count_rows()
+        self.early.clear()  # of a step that failed
         found = [torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(self.count)]
         own = torch.tensor([rows], device=self.device)
         works = [dist.all_gather(found, own, async_op=True)] if self.count > 1 else []
@@ -99,11 +146,21 @@ class Replicas:
         sizes = [whole.shape[axis] * each // self.batch_size for each in self.count_rows()]
         return whole.narrow(axis, sum(sizes[: self.rank]), sizes[self.rank])
 
+    def sending(self, parameters: Sequence[torch.Tensor]) -> Buckets:
+        """Return a context in which the first gradients of a set leave while the others are taken.
+
+        The message that sends the set sends what is left of it.
+        """
+        buckets = Buckets(self, parameters)
+        self.early.append(buckets)
+        return buckets
+
     @torch.no_grad()
     def start_sum(self, *parts: Any) -> Message:
         """Begin to add up numbers and gradient sets over all processes: one message for each type of number.
 
-        Of a truth value, such as a verdict, all have whether it is true everywhere.
+        Of a truth value, such as a verdict, all have whether it is true everywhere. Sets travel in buckets, where these
+        have a size.
         """
         flat = [each for part in parts for each in (part if isinstance(part, (tuple, list)) else (part,))]
         own = [each if each is None else torch.as_tensor(each, device=self.device).detach() for each in flat]
@@ -111,29 +168,67 @@ class Replicas:
             return Message((), lambda: _join(parts, own))
         floating = (each.dtype for each in own if each is not None and each.is_floating_point())
         kind = next(floating, torch.int32)  # in which truth values are counted, as what is not true
-        sent = [each.logical_not().to(kind) if each is not None and each.dtype == torch.bool else each for each in own]
-        groups: dict[torch.dtype, list[torch.Tensor]] = {}
-        for each in sent:
-            if each is not None:
-                groups.setdefault(each.dtype, []).append(each.reshape(-1))
-        buckets = {dtype: torch.cat(group) for dtype, group in groups.items()}
-        works = [dist.all_reduce(bucket, async_op=True) for bucket in buckets.values()]
-        shapes = [None if each is None else each.shape for each in own]
         truths = [each is not None and each.dtype == torch.bool for each in own]
-        places = [None if each is None else each.dtype for each in sent]
+        places = {place: each for place, each in enumerate(own) if each is not None}
+        places |= {place: each.logical_not().to(kind) for place, each in places.items() if truths[place]}
+        sent = self._find_sent(parts)
+        rest = [place for place in places if place not in sent]
+        for chunk in self.divide([places[place] for place in rest]):
+            chosen = [rest[each] for each in chunk]
+            message = self.send([places[place] for place in chosen])
+            sent |= {place: (message, at) for at, place in enumerate(chosen)}
 
         def finish() -> list[Any]:
             """Return the sums in place of the parts."""
-            totals = {
-                dtype: iter(bucket.split([each.numel() for each in groups[dtype]])) for dtype, bucket in buckets.items()
-            }
             found: list[torch.Tensor | None] = []
-            for dtype, shape, is_truth in zip(places, shapes, truths, strict=True):
-                total = None if dtype is None or shape is None else next(totals[dtype]).view(shape)
+            for place, is_truth in enumerate(truths):
+                total = sent[place][0].wait(sent[place][1]) if place in sent else None
                 found.append(total == 0 if is_truth and total is not None else total)
             return _join(parts, found)
 
+        return Message((), finish)
+
+    def divide(self, tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+        """Return the places of tensors in the buckets in which they travel, in order; all in one without a size."""
+        buckets: list[list[int]] = [[]]
+        size = 0
+        for place, each in enumerate(tensors):
+            if size >= self.most:
+                buckets.append([])
+                size = 0
+            buckets[-1].append(place)
+            size += each.numel() * each.element_size()
+        return buckets if tensors else []
+
+    def send(self, tensors: Sequence[torch.Tensor]) -> Message:
+        """Begin to add up tensors in one message for each type of number."""
+        groups: dict[torch.dtype, list[torch.Tensor]] = {}
+        for each in tensors:
+            groups.setdefault(each.dtype, []).append(each.reshape(-1))
+        buckets = {dtype: torch.cat(group) for dtype, group in groups.items()}
+        works = [dist.all_reduce(bucket, async_op=True) for bucket in buckets.values()]
+
+        def finish() -> list[Any]:
+            """Return the sums in place of the tensors."""
+            totals = {
+                dtype: iter(bucket.split([each.numel() for each in groups[dtype]])) for dtype, bucket in buckets.items()
+            }
+            return [next(totals[each.dtype]).view(each.shape) for each in tensors]
+
         return Message(works, finish)
+
+    def _find_sent(self, parts: Sequence[Any]) -> dict[int, tuple[Message, int]]:
+        """Return which of the values of parts have left already, by place: the message of each, and its place there."""
+        found: dict[int, tuple[Message, int]] = {}
+        begin = 0
+        for part in parts:
+            is_set = isinstance(part, (tuple, list))
+            buckets = next((each for each in self.early if each.is_of(part)), None) if is_set else None
+            if buckets is not None:
+                self.early.remove(buckets)
+                found |= {begin + place: known for place, known in buckets.sent.items()}
+            begin += len(part) if is_set else 1
+        return found
 
     @torch.no_grad()
     def start_gather(self, *parts: tuple[torch.Tensor, int]) -> Message:
