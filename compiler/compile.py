@@ -17,7 +17,7 @@ from compiler.checks.effects import (
     check_returned,
     check_terms,
 )
-from compiler.checks.replicas import check_reduced_tables, check_replicas, check_shards
+from compiler.checks.replicas import check_compressed, check_reduced_tables, check_replicas, check_shards
 from compiler.checks.sparse import check_lazy, check_tables
 from compiler.declare import (
     declare_inputs,
@@ -117,7 +117,7 @@ def compile_step(
     sink.report(check_patterns(spec, find_known_names(program.models)))
     shapes = {model.name: {each.name: each.shape for each in model.parameters} for model in program.models}
     sink.report((*check_matrices(spec, shapes), *check_lazy(spec, program), *check_tables(spec, program)))
-    sink.report((*check_reduced_tables(spec, program), *check_shards(spec, program)))
+    sink.report((*check_reduced_tables(spec, program), *check_compressed(spec, program), *check_shards(spec, program)))
     sink.stop_on_errors()
     return Plan(
         spec=spec,

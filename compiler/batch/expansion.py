@@ -201,7 +201,9 @@ class Expansion(Struct, kw_only=True, dict=True):
 
     def _combine(self, node: Waiting, local: str, source: str) -> None:
         """Add a node that gives what all replicas have of a value, and the start of the message that it waits for."""
-        start, waiting = wait(node, local, source)
+        parallel = self.analysis.spec.parallel
+        compresses = parallel is not None and parallel.compress.keeps_rests
+        start, waiting = wait(node, local, source, compresses=compresses)
         self._add(start, source)
         self._add(waiting, source)
 

@@ -89,10 +89,10 @@ def reduce_set(name: str, local: str, made: Gradient | TakeAccumulated) -> Trans
     )
 
 
-def wait(node: Waiting, local: str, of: str) -> tuple[Start, Waiting]:
+def wait(node: Waiting, local: str, of: str, *, compresses: bool = False) -> tuple[Start, Waiting]:
     """Return the start of a message with what a replica has of a value, and the node that gives what all have of it.
 
-    ``of``: the value of the spec.
+    ``of``: the value of the spec; ``compresses``: a gradient set is sent in part, and the rest of it is kept.
     """
     (whole,) = node.defines
     message = f"{whole}#sent"
@@ -110,7 +110,7 @@ def wait(node: Waiting, local: str, of: str) -> tuple[Start, Waiting]:
         gate=node.gate,
         free_early=True,
         output=message,
-        collective="gather" if is_rows else "sum",
+        collective="gather" if is_rows else "compress" if models and compresses else "sum",
         parts=(Sent(value=local, whole=whole, of=of, axis=axis, models=models),),
     )
     uses = (*node.uses, Use(value=message, differentiable=False))

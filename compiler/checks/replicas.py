@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from compiler.ir.diagnose import span_of
-from compiler.ir.instructions import Apply, Blend, Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.ir.instructions import Apply, Blend, CheckFinite, Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Program
 from graphspec.analysis.modes import find_reaches
@@ -84,6 +84,22 @@ def check_added(graph: ModeGraph, parts: Mapping[str, Instruction]) -> Iterator[
             span=span_of(graph.spec, op),
             label=label,
             help="write `reduce: mean`, which is one process on all rows, and multiply the loss",
+        )
+
+
+def check_compressed(spec: GraphSpec, program: Program) -> Iterator[Diagnostic]:
+    """Yield E-REPLICAS for a verdict about gradients that are sent in part: what is left of them would be kept."""
+    if spec.parallel is None or not (spec.is_replicated and spec.parallel.compress.keeps_rests):
+        return
+    instructions = (each for mode in program.modes for one in mode.functions for each in one.instructions)
+    for op in dict.fromkeys(each.op for each in instructions if isinstance(each, CheckFinite)):
+        kind = spec.parallel.compress.kind
+        yield Diagnostic(
+            code="E-REPLICAS",
+            message=f"'{op}' may be skipped, and what `compress: {kind}` keeps of its gradients cannot be taken back",
+            span=span_of(spec, op),
+            label="depends on a verdict",
+            help="write `compress: bf16`, or leave out what skips updates (`loss_scale`, `on_nonfinite`)",
         )
 
 

@@ -310,6 +310,14 @@ class ModeProgram(Struct, frozen=True, kw_only=True):
     """The gates whose firing no clock determines, because they count writes that may be skipped."""
 
 
+class Compression(Struct, frozen=True, kw_only=True):
+    """How gradients are shortened before they travel between processes."""
+
+    kind: Literal["fp16", "bf16", "powersgd", "threshold", "sign"]
+    options: Mapping[str, Plain]
+    """Of a kind that keeps what it does not send: its numbers."""
+
+
 class ParallelDecl(Struct, frozen=True, kw_only=True):
     """Replicas: processes that take a step together, each on its own rows of the batch."""
 
@@ -317,6 +325,8 @@ class ParallelDecl(Struct, frozen=True, kw_only=True):
     """Whose buffers all replicas have after a step that writes some."""
     is_sharded: bool = False
     """Each keeps a part of the weights, and of the slots of optimizers; otherwise all of them."""
+    compress: Compression | None = None
+    """How gradients are shortened before they travel."""
     bucket_mb: float | None = None
     """In messages of about how many megabytes gradients travel; None where a set is one."""
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from compiler.facts.parameters import find_matching
 from compiler.ir.instructions import Instruction, Sent, Start
 from compiler.ir.instructions.start import ROWS
-from compiler.ir.program import Function, Program
+from compiler.ir.program import Compression, Function, Program
 from compiler.ir.value import Json, Object
 from compiler.plan.compiled_step import CompiledStep
 from compiler.types.dimension import UNKNOWN
@@ -37,6 +37,8 @@ class Message(Struct, frozen=True, kw_only=True):
     name: str
     collective: Literal["sum", "gather", "broadcast"]
     values: tuple[str, ...]
+    how: str = ""
+    """How a gradient set is compressed that is sent in part."""
     size: int | None
     """The bytes that a process has of it; None where a class or the spec leaves that open."""
     start: Instruction | None = None
@@ -71,11 +73,14 @@ def find_messages(plan: CompiledStep, function: Function, processes: int) -> tup
             rest = function.instructions[at + 1 :]
             end = next(place for place, each in enumerate(rest) if each.message == start.output)
             rows = None if plan.pace.batch is None else ceil(plan.pace.batch / processes)
-            sizes = [_find_size(part, plan, rows, is_number=start.collective == "sum") for part in start.parts]
+            sizes = [_find_size(part, plan, rows, is_number=start.collective != "gather") for part in start.parts]
             works = (each for each in rest[:end] if each.called is not None or each.derivative is not None)
+            how = program.parallel.compress if program.parallel is not None and start.collective == "compress" else None
+            is_added = start.collective == "sum" or (how is not None and how.kind == "powersgd")
             message = Message(
                 name=start.output,
-                collective=start.collective,
+                collective="sum" if is_added else "gather",
+                how="" if how is None else how.kind,
                 values=tuple(part.whole for part in start.parts),
                 size=_add(sizes),
                 start=start,
@@ -119,7 +124,11 @@ def describe_messages(plan: CompiledStep, mode: str, processes: int) -> Iterator
             where = "at the beginning" if each.name == "rows" else "at the end"
             if each.start is not None and each.end is not None:
                 where = f"lines {lines[each.start.id]} to {lines[each.end.id]}"
-            verb = {"sum": "the sum of", "gather": "the rows of", "broadcast": "the first one's"}[each.collective]
+            verb = (
+                f"`{each.how}` of"
+                if each.how
+                else {"sum": "the sum of", "gather": "the rows of", "broadcast": "the first one's"}[each.collective]
+            )
             what = "the number of rows of each" if each.name == "rows" else f"{verb} {', '.join(each.values)}"
             works = ", ".join(dict.fromkeys(work.label for work in each.meanwhile))
             sent = each.count_sent(processes)
@@ -132,7 +141,8 @@ def describe_messages(plan: CompiledStep, mode: str, processes: int) -> Iterator
         total = _add(each.count_sent(processes) for each in messages)
         known = "an unknown number of bytes" if total is None else _format_size(total)
         count = f"{len(messages)} message{'' if len(messages) == 1 else 's'}"
-        rest = f", {NOT_COUNTED} not counted" if plan.program.is_sharded else ", the least that there can be"
+        rest = "" if parallel is not None and parallel.compress is not None else ", the least that there can be"
+        rest = f", {NOT_COUNTED} not counted" if plan.program.is_sharded else rest
         yield f"{of}in all {count}, and each process sends {known} in a step{rest}"
 
 
@@ -167,7 +177,7 @@ def _add(sizes: Iterable[int | None]) -> int | None:
 def _find_size(part: Sent, plan: CompiledStep, rows: int | None, *, is_number: bool) -> int | None:
     """Return the bytes of what a process with so many rows sends of a value; None where they are not known."""
     if part.models:
-        return _count_parameters(part.models, plan.program)
+        return _count_gradients(part.models, plan.program)
     known = plan.types.get(part.of, UNKNOWN)
     if known.shape is None:
         return NUMBER if is_number else None
@@ -183,9 +193,10 @@ def _find_size(part: Sent, plan: CompiledStep, rows: int | None, *, is_number: b
     return prod(sizes)
 
 
-def _count_parameters(models: tuple[str, ...], program: Program) -> int | None:
-    """Return the bytes of the gradients of some models; None where a class has them, or models share some."""
-    total = 0
+def _count_gradients(models: tuple[str, ...], program: Program) -> int | None:
+    """Return the bytes that are sent of gradients of models; None where a class has them, or models share some."""
+    compress = None if program.parallel is None else program.parallel.compress
+    total = counted = 0
     for name in models:
         model = program.model(name)
         if not model.parameters or not {*models}.isdisjoint(model.tied):
@@ -193,5 +204,23 @@ def _count_parameters(models: tuple[str, ...], program: Program) -> int | None:
         frozen = {
             each for match in model.frozen for each in find_matching(match, [one.name for one in model.parameters])
         }
-        total += sum(prod(each.shape) * BYTES[each.dtype] for each in model.parameters if each.name not in frozen)
-    return total
+        for each in (each for each in model.parameters if each.name not in frozen):
+            counted += prod(each.shape)
+            total += _count_sent(each.shape, compress) * BYTES[each.dtype]
+    match compress:
+        case Compression(kind="fp16" | "bf16"):
+            return 2 * counted
+        case Compression(kind="threshold" | "sign" as kind):  # and a byte for what is not finite
+            return ceil(counted / (4 if kind == "threshold" else 8)) + 1
+        case _:
+            return total
+
+
+def _count_sent(shape: tuple[int, ...], compress: Compression | None) -> int:
+    """Return how many numbers are sent of a gradient: with `powersgd` those of two thin factors, if they are fewer."""
+    if compress is None or compress.kind != "powersgd" or len(shape) < 2:
+        return prod(shape)
+    rank = compress.options["rank"]
+    assert isinstance(rank, int)
+    rows, columns = shape[0], prod(shape[1:])
+    return min(prod(shape), (rows + columns) * min(rows, columns, rank))

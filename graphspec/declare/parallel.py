@@ -5,9 +5,49 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import model_validator
+from pydantic_core import PydanticCustomError
 
 from graphspec.declare.base import Declaration, below, problem
-from graphspec.declare.fields import PositiveNumber
+from graphspec.declare.fields import Count, NumberFromZero, PositiveNumber
+
+
+class CompressSpec(Declaration):
+    """How gradients are shortened before they travel."""
+
+    kind: Literal["none", "fp16", "bf16", "powersgd", "threshold", "sign"] = "none"
+    """`fp16`, `bf16`: each number is rounded to 16 bits. `threshold`: two bits say whether it is sent as the threshold,
+    its negative, or nothing; `sign`: one bit, as 1 or -1. `powersgd`: a matrix is sent as two thin factors."""
+    threshold: NumberFromZero | None = None
+    """With `threshold` what is sent of a number (default 0.5), with `sign` from where on 1 is sent (default 0)."""
+    rank: Count | None = None
+    """With `powersgd` how many columns the factors have (default 1)."""
+
+    @property
+    def keeps_rests(self) -> bool:
+        """Return whether what is not sent is kept, and sent later."""
+        return self.kind in ("powersgd", "threshold", "sign")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spell_out(cls, value: object) -> object:
+        """Read the kind alone."""
+        return {"kind": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _check(self) -> CompressSpec:
+        if self.threshold is not None and self.kind not in ("threshold", "sign"):
+            raise below(("threshold",), self._unread("threshold", "`kind: threshold` and `kind: sign`"))
+        if self.rank is not None and self.kind != "powersgd":
+            raise below(("rank",), self._unread("rank", "`kind: powersgd`"))
+        if self.kind == "threshold" and self.threshold == 0:
+            raise below(
+                ("threshold",), problem("GS044", "nothing is sent of a number with `threshold: 0`", help="raise it")
+            )
+        return self
+
+    def _unread(self, name: str, kinds: str) -> PydanticCustomError:
+        """Return the error for an option of other kinds."""
+        return problem("GS056", f"`{name}` goes with {kinds}", help="remove it", at="key")
 
 
 class ParallelSpec(Declaration):
@@ -25,14 +65,19 @@ class ParallelSpec(Declaration):
     bucket_mb: PositiveNumber | None = None
     """In messages of about how many megabytes gradients travel, each of which leaves as soon as its gradients are
     taken; otherwise a gradient set leaves when all of it is."""
+    compress: CompressSpec = CompressSpec()
+    """How gradients are shortened before they travel: `fp16`, or `{kind: threshold, threshold: 0.01}`."""
     timeout: PositiveNumber = 600
     """After how many seconds without an answer of some process `stepgraph run` ends all."""
 
     @model_validator(mode="after")
     def _check_messages(self) -> ParallelSpec:
-        """Refuse what would change nothing, as there are no messages of whole gradients."""
-        if self.kind != "replicated" and self.bucket_mb is not None:
-            why = "one process sends no gradients" if self.kind == "none" else "shards of gradients travel by layer"
+        """Refuse what is about messages of whole gradients, where there are none."""
+        given = {"bucket_mb": self.bucket_mb is not None, "compress": self.compress.kind != "none"}
+        for name in (name for name, is_given in given.items() if is_given and self.kind != "replicated"):
             help = "remove it, or write `kind: replicated`"
-            raise below(("bucket_mb",), problem("GS056", f"`bucket_mb` changes nothing: {why}", help=help, at="key"))
+            raise below((name,), problem("GS056", f"`{name}` goes with `kind: replicated`", help=help, at="key"))
+        if self.bucket_mb is not None and self.compress.keeps_rests:
+            message = f"`bucket_mb` changes nothing with `compress: {self.compress.kind}`, which sends a set at once"
+            raise below(("bucket_mb",), problem("GS056", message, help="remove it", at="key"))
         return self

@@ -298,6 +298,7 @@ _SHORT: Mapping[str, tuple[Json, ...]] = {
     "RegularizerSpec": (PATH,),
     "LossScaleSpec": ({"enum": ["none", "dynamic", "fixed"]}, {"type": "number", "exclusiveMinimum": 0}),
     "PrecisionSpec": ({"enum": [*TYPE_NAMES]},),
+    "CompressSpec": ({"enum": ["none", "fp16", "bf16", "powersgd", "threshold", "sign"]},),
 }
 """Short forms that a declaration accepts in place of a mapping."""
 

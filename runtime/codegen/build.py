@@ -15,6 +15,7 @@ from runtime.codegen.dialect import EmitContext, Global
 from runtime.codegen.flow import draws_numbers
 from runtime.codegen.lower.accumulate import window_globals, window_registration
 from runtime.codegen.lower.evaluate import layer_stack
+from runtime.codegen.lower.messages import compressor_globals, compressor_registration, replicas_global
 from runtime.codegen.lower.metrics import construct_metric, registration
 from runtime.codegen.lower.overflow import verdict_globals
 from runtime.codegen.lower.states import initial_lines
@@ -70,6 +71,7 @@ def emit_build(context: EmitContext) -> Block:
         *dialect.last_lines(context, context.needs),
         *([Line(statement=registered)] if listed else []),
         *window_registration(context),
+        *compressor_registration(context),
         *average_registration(context),
         *registration(context),
     )
@@ -99,9 +101,7 @@ def _globals(context: EmitContext) -> Iterator[Global]:
         yield Global(name="step_dtype", value=syntax.name("dtype"))
     yield from dialect.first_globals(needs)
     if program.parallel is not None:
-        size = program.parallel.bucket_mb
-        options = {} if size is None else {"bucket_mb": syntax.constant(size)}
-        yield Global(name="replicas", value=syntax.call("Replicas", syntax.name("device"), **options))
+        yield replicas_global(program.parallel)
     yield from shard_globals(program)
     for model in program.models:
         yield from _model_globals(model, context)
@@ -127,6 +127,7 @@ def _globals(context: EmitContext) -> Iterator[Global]:
         value = construct_optimizer(optimizer, context)
         yield Global(name=names.optimizer(optimizer.name), value=value, place=(optimizer.name, optimizer.place))
     yield from window_globals(context)
+    yield from compressor_globals(context)
     yield from verdict_globals(context)
     if needs.random:
         kind = "PortableRandom" if program.rng == "portable" else "NativeRandom"

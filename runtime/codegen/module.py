@@ -16,6 +16,7 @@ from runtime.codegen.build import emit_build, emit_models, weights_register
 from runtime.codegen.dialect import Dialect, EmitContext
 from runtime.codegen.dispatch import emit_dispatch
 from runtime.codegen.lower.accumulate import register_lines as window_register
+from runtime.codegen.lower.messages import register_lines as compressor_register
 from runtime.codegen.lower.metrics import epoch_function, register_lines
 from runtime.codegen.lower.states import register_lines as state_register
 from runtime.codegen.needs import find_needs
@@ -156,6 +157,7 @@ def _emit_parts(context: EmitContext, provided: frozenset[str]) -> Iterator[Code
         yield Line(statement=syntax.register(name, syntax.name(key), syntax.dotted(kind)))
     yield from state_register(context.program, context.dialect)
     yield from window_register(context.program)
+    yield from compressor_register(context.program)
     yield from average_register(context.program)
     yield from register_lines(context.program)
     yield from weights_register(context.program, provided)

@@ -215,10 +215,10 @@ def chosen_list(model: str, match: str | None, names: Names) -> ast.expr:
 
 
 FIXED = (
-    "AVERAGES", "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS", "annotations", "batch",
-    "batch_size", "build", "clock", "committed", "copy", "dataset", "device", "dtype", "end_epoch", "fired",
-    "gates", "given", "loss_scale", "made", "make_models", "metric", "mode", "model", "models", "name",
-    "number", "outputs", "random", "replicas", "seed", "shards", "step", "step_dtype", "verdicts",
+    "AVERAGES", "COMPRESSORS", "FUNCTIONS", "METRICS", "MODELS", "OPTIMIZERS", "STATE", "WEIGHTS", "WINDOWS",
+    "annotations", "batch", "batch_size", "build", "clock", "committed", "copy", "dataset", "device", "dtype",
+    "end_epoch", "fired", "gates", "given", "loss_scale", "made", "make_models", "metric", "mode", "model", "models",
+    "name", "number", "outputs", "random", "replicas", "seed", "shards", "step", "step_dtype", "verdicts",
 )  # fmt: skip
 """Identifiers that every emitted module uses itself."""
 NameRequest = tuple[str, str, str]
@@ -308,6 +308,10 @@ class Names(Struct, frozen=True, kw_only=True):
     def metric(self, mode: str, op: str) -> str:
         """Return the global variable of a running metric of a mode."""
         return self.table["metric", f"{mode} {op}"]
+
+    def compressor(self, message: str) -> str:
+        """Return the global variable of what was not sent of a gradient set, by its message."""
+        return self.table["compressor", message]
 
     def joint(self, models: tuple[str, ...]) -> str:
         """Return the list of the parameters of one or several models."""
@@ -410,6 +414,8 @@ def _name_requests(program: Program) -> Iterator[NameRequest]:
         for instruction in function.instructions:
             yield from map(_import_wish, instruction.functions)
             yield from _sets(instruction)
+            if instruction.keeps_rest_of:
+                yield "compressor", instruction.keeps_rest_of, f"{instruction.op}_compressor"
             if isinstance(instruction, Evaluate) and instruction.family == "metric":
                 yield "metric", f"{function.mode} {instruction.op}", f"{function.mode}_{instruction.op}"
 

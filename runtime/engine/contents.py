@@ -228,6 +228,13 @@ def window_item(
     return Item(path=("windows", window), read=read, write=write, optional=True, check=check)
 
 
+def rest_item(
+    name: str, read: Callable[[], Tree], write: Callable[[Tree], None], shapes: Mapping[str, tuple[int, ...]]
+) -> Item:
+    """Return what processes have not sent yet of a gradient set: by parameter, with a first axis for the processes."""
+    return Item(path=("rests", name), read=read, write=write, optional=True, check=partial(_check_rests, name, shapes))
+
+
 class Scaling(Protocol):
     """The loss scale of a step."""
 
@@ -288,6 +295,18 @@ def _check_window(
             shape = (counts[name], *shape[1:])
         if held.get(name) != shape or (name in counts) != (name in tables):
             yield Fault(kind="shape", name=prefix + name, found=str(held.get(name)), expected=str(shape))
+
+
+def _check_rests(
+    name: str, shapes: Mapping[str, tuple[int, ...]], found: Plain, arrays: Mapping[str, Array]
+) -> Iterator[Fault]:
+    """Yield every difference between what was left out of gradients and their parameters."""
+    prefix = f"rests.{name}.rests."
+    for parameter, shape in shapes.items() if found is not None else ():
+        held = arrays.get(prefix + parameter)
+        if held is None or held.shape[1:] != shape:
+            was = "missing" if held is None else str(held.shape[1:])
+            yield Fault(kind="shape", name=prefix + parameter, found=was, expected=str(shape))
 
 
 class Stepping(Protocol):

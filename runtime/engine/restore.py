@@ -16,7 +16,7 @@ from runtime.problems import problem
 from runtime.state import Array, Part, Plain, State, Tree, find_arrays, flatten, unflatten
 from runtime.support.clocks import Gates
 
-OPTIONAL = frozenset({"steps", "gates", "averaged", "metrics", "windows", "scaling"})
+OPTIONAL = frozenset({"steps", "gates", "averaged", "metrics", "windows", "scaling", "rests"})
 """Sections with entries that another clock, mode, metric or window adds or takes away: the rest still fits."""
 
 
@@ -44,7 +44,7 @@ def find_faults(contents: Contents, state: State) -> Iterator[Fault]:
     yield from _match(skeleton, state.counters, "")
     known = {name: stored.describe() for name, stored in contents.tensors.items()}
     trees = (find_value(state.counters, item.path) for item in contents.items)
-    others = [name for section in ("metrics", "windows") for name in find_arrays(state.counters.get(section))]
+    others = [name for section in ("metrics", "windows", "rests") for name in find_arrays(state.counters.get(section))]
     named = {*others, *(name for tree in trees if tree is not ABSENT for name in find_arrays(tree))}
     for name in (*known, *sorted(named - known.keys())):
         if name not in state.arrays:

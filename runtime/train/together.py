@@ -38,6 +38,15 @@ def require_replicated(spec: GraphSpec, count: int, *, is_debugging: bool) -> No
         raise problem("GS257", message, span=spec.span("parallel"), help=help, texts=spec.texts())
 
 
+def require_others(spec: GraphSpec) -> None:
+    """Raise SpecError (GS257) where gradients are to be compressed that one process does not send."""
+    kind = "none" if spec.parallel is None else spec.parallel.compress.kind
+    if kind != "none":
+        message = f"one process sends no gradients that `compress: {kind}` could shorten"
+        help = "start several, as by `--nproc 2`, or leave `compress` out"
+        raise problem("GS257", message, span=spec.span("parallel", "compress"), help=help, texts=spec.texts())
+
+
 def join(spec: GraphSpec, backend: str, device: str, *, is_debugging: bool) -> Processes:
     """Return the processes that a launcher has started for a run, after meeting them; alone without one.
 
@@ -45,6 +54,7 @@ def join(spec: GraphSpec, backend: str, device: str, *, is_debugging: bool) -> P
     """
     count = count_started()
     if count == 1:
+        require_others(spec)
         return Alone()
     require_replicated(spec, count, is_debugging=is_debugging)
     assert spec.parallel is not None

@@ -253,6 +253,13 @@ ALONE: Mapping[str, Case] = {
 SOME = ("dcgan", "penalty", "everything", "counted over steps", "dropped")
 
 
+SENT: Mapping[str, Case] = {
+    "sent": Case(FIT + PLAIN),
+    "sent, broken": Case(FIT + PLAIN, overflow=2),
+}
+"""Cases whose gradients are compressed."""
+
+
 @dataclass(frozen=True)
 class Run:
     """Some cases that several processes train: how they share the weights, their number, the rows of a batch."""
@@ -283,9 +290,19 @@ SHARDED = Run(
     "sharded", 2, 5, (*SOME, "penalty alone", "cyclegan in parts", "scaled", "corner", "surgery", "twice", "varied")
 )
 ADDED_UP = Run("replicated", 2, 5, (*ADDING,), "reduce: sum")
+COMPRESSED = tuple(
+    Run("replicated", 2, 5, (*SENT,), f"compress: {kind}")
+    for kind in (
+        "fp16",
+        "bf16",
+        "{kind: threshold, threshold: 0.02}",
+        "{kind: sign, threshold: 0.01}",
+        "{kind: powersgd, rank: 1}",
+    )
+)
 BUCKETS = Run("replicated", 2, 5, ("strangers", "accumulated in parts", "everything"), "bucket_mb: 0.0001")
 """Every message of gradients is cut into many."""
-RUNS = (REPLICATED, ADDED_UP, BUCKETS, Run("replicated", 4, 7, SOME), SHARDED)
+RUNS = (REPLICATED, ADDED_UP, *COMPRESSED, BUCKETS, Run("replicated", 4, 7, SOME), SHARDED)
 LONG_RUNS = (Run("sharded", 2, 6, (*CASES,)), Run("sharded", 4, 10, (*CASES,)))
 """Runs of the long set."""
 

@@ -214,7 +214,7 @@ def test_the_plan_says_in_which_pieces_gradients_travel() -> None:
 
 @pytest.mark.parametrize("kind", ["none", "sharded"])
 def test_buckets_that_would_change_nothing_are_refused(kind: str) -> None:
-    with pytest.raises(SpecError, match=r"GS056.*`bucket_mb` changes nothing"):
+    with pytest.raises(SpecError, match=r"GS056.*`bucket_mb` goes with `kind: replicated`"):
         load(write_text(CASES["strangers"], kind, "bucket_mb: 1"))
 
 

@@ -13,7 +13,19 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from tests.processes.cases import ADDING, ALONE, CASES, REPLICATED, RUNS, Run, train
+from tests.processes.cases import (
+    ADDING,
+    ALONE,
+    CASES,
+    COMPRESSED,
+    REPLICATED,
+    RUNS,
+    SENT,
+    STEPS,
+    Run,
+    draw,
+    train,
+)
 from tests.processes.group import fork
 from tests.processes.mutants import MUTANTS, NUMBERS
 from tests.processes.random_specs import try_specs
@@ -68,13 +80,26 @@ def counting() -> Generator[dict[str, list[int]]]:
 def train_cases(run: Run, rank: int, folder: Path) -> None:
     """Train the cases of a run as one of its processes."""
     for name in run.names:
-        case = {**CASES, **ALONE, **ADDING}[name]
+        case = {**CASES, **ALONE, **ADDING, **SENT}[name]
         step = run.make_step(case)
         with counting() as sent:
             found = dict(train(case, step, run.rows, rank, run.world))
         counted = {f"sent by {call}": np.array(sizes) for call, sizes in sent.items()}
         np.savez(run.path(folder, f"{name}.sent", rank), allow_pickle=False, **counted)
         np.savez(run.path(folder, name, rank), allow_pickle=False, **found)
+
+
+def resume(run: Run, rank: int, folder: Path) -> None:
+    """Train a case as one of the processes of a run, which ends in the middle and begins again from its state."""
+    case = SENT["sent"]
+    step, found = run.make_step(case), dict[str, np.ndarray]()
+    for number in range(STEPS):
+        if number == 2:
+            held, step = step.state(), run.make_step(case)
+            step.restore(held)
+        step({name: np.array_split(each, run.world)[rank] for name, each in draw(case, step, run.rows, number).items()})
+    found = dict(step.state().arrays)
+    np.savez(run.path(folder, "resumed", rank), allow_pickle=False, **found)
 
 
 def try_mutants(run: Run, rank: int, folder: Path) -> None:
@@ -101,6 +126,8 @@ def main(folder: Path, runs: Sequence[Run] = RUNS) -> int:
         def work(rank: int, run: Run = run) -> None:
             """Take part in a run; two replicas do all else."""
             train_cases(run, rank, folder)
+            if run in COMPRESSED:
+                resume(run, rank, folder)
             if run is REPLICATED:
                 try_mutants(run, rank, folder)
                 judge_random_specs(rank, folder)

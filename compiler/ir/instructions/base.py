@@ -159,6 +159,11 @@ class InstructionBase(Struct, frozen=True, kw_only=True):
         return None
 
     @property
+    def keeps_rest_of(self) -> str:
+        """Return the message with a gradient set that it sends in part, while it keeps the rest of it."""
+        return ""
+
+    @property
     def is_write(self) -> bool:
         """Return whether it is a write that stands at its earliest legal place, rather than on demand."""
         return False

@@ -11,8 +11,9 @@ from compiler.ir.value import Fields, Names, Object
 
 ROWS = "batch#rows"
 """The message with which a step begins: how many rows each replica has."""
-Collective: TypeAlias = Literal["sum", "gather"]
-"""Values are added up (of verdicts: all are true), or their rows are gathered in the order of ranks."""
+Collective: TypeAlias = Literal["sum", "gather", "compress"]
+"""Values are added up (of verdicts: all are true), or their rows are gathered in the order of ranks. A set that is
+compressed is added up as far as it is sent, and the rest of it is kept."""
 
 
 class Sent(Struct, frozen=True, kw_only=True):
@@ -35,7 +36,12 @@ class Start(InstructionBase, frozen=True, kw_only=True):
     collective: Collective
     parts: tuple[Sent, ...]
 
-    FIELDS: ClassVar[Fields] = {"collective": Literal["sum", "gather"], "inputs": Names, "outputs": Names}
+    FIELDS: ClassVar[Fields] = {"collective": Literal["sum", "gather", "compress"], "inputs": Names, "outputs": Names}
+
+    @property
+    def keeps_rest_of(self) -> str:
+        """Return its message, where the set in it is compressed."""
+        return self.output if self.collective == "compress" else ""
 
     @property
     def has_sets(self) -> bool:

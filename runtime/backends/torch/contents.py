@@ -21,6 +21,7 @@ from runtime.engine.contents import (
     Stored,
     groups_item,
     name_slots,
+    rest_item,
     window_item,
 )
 from runtime.state import Array, Part
@@ -134,6 +135,15 @@ def window_items(
         yield window_item(window, read, write, shapes, is_open=held.may_miss, tables=tables)
 
 
+def rest_items(compressors: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[Item]:
+    """Yield what the processes have not sent yet of gradient sets that are compressed."""
+    for name, held in compressors.items():
+        named = name_slots(held.parameters, names)
+        read, write = partial(_read_rests, held, named), partial(_write_rests, held, named)
+        shapes = {each: tuple(parameter.shape) for each, parameter in zip(named, held.parameters, strict=True)}
+        yield rest_item(name, read, write, shapes)
+
+
 def set_applied(optimizer: Any, applied: int) -> None:
     """Set how often an optimizer was applied, and the slots that are derived from it."""
     optimizer.applied = applied
@@ -188,7 +198,7 @@ def _read_window(window: Any, names: Sequence[str], replicas: Any) -> Any:
     counted |= {"rested": int(window.absent_rows)} if window.is_counted and window.may_miss else {}
     guarded = {"spoiled": bool(window.spoiled)} if window.guard != "none" else {}
     there = window.seen if window.may_miss else [True] * len(names)
-    totals = window.totals if replicas is None else replicas.start_sum(window.totals).wait(0)
+    totals = window.totals if replicas is None else replicas.start_sum(window.totals, exact=True).wait(0)
     found = {name: total for name, total, is_there in zip(names, totals, there, strict=True) if is_there}
     ids = {names[at]: each for at, each in getattr(window, "ids", {}).items()}
     rows = {"ids": encode(ids)} if ids else {}
@@ -216,6 +226,25 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], replicas: Any,
         device = next(iter(named.values())).device
         window.rows = torch.tensor(held["rows"], device=device)
         window.spoiled = torch.tensor(held.get("spoiled", False), device=device)
+
+
+def _read_rests(compressor: Any, names: Sequence[str]) -> Any:
+    """Return what all processes have left out of a set, by parameter, with what all have in common."""
+    rests = dict(zip(names, compressor.state(), strict=True))
+    factors = {names[place]: each for place, each in getattr(compressor, "factors", {}).items()}
+    return {"rests": encode(rests), **({"factors": encode(factors)} if factors else {})}
+
+
+def _write_rests(compressor: Any, names: Sequence[str], tree: Any) -> None:
+    """Set what this process has left out of a set; without a word nothing is."""
+    if tree is None:
+        compressor.load(None)
+        return
+    held = {name: decode(each) for name, each in tree["rests"].items()}
+    compressor.load([held[name] for name in names])
+    for name, each in tree.get("factors", {}).items():
+        place = names.index(name)
+        compressor.factors[place] = decode(each).to(compressor.factors[place])
 
 
 def read_scale(scale: Any) -> Any:

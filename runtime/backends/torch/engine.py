@@ -23,6 +23,7 @@ from runtime.backends.torch.contents import (
     extra_items,
     read_metric,
     read_scale,
+    rest_items,
     set_applied,
     slot_tensors,
     window_items,
@@ -203,6 +204,7 @@ class TorchEngine(ModuleEngine):
                 find_local_windows(self.loaded.program),
             ),
         ]
+        items.extend(rest_items(self.loaded.names.get("COMPRESSORS", {}), names))
         for decl in self.loaded.program.optimizers:
             optimizer = self.loaded.names["OPTIMIZERS"][decl.name]
             items.append(applied_item(decl.name, optimizer, set_applied))

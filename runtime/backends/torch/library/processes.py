@@ -24,6 +24,10 @@ class Message:
 
     def wait(self, place: int) -> Any:
         """Return what all processes have of the value that was sent at a place; raise DistError where one is lost."""
+        return self.wait_all()[place]
+
+    def wait_all(self) -> list[Any]:
+        """Return what all processes have of every value that was sent."""
         if self.parts is None:
             try:
                 for work in self.works:
@@ -31,13 +35,18 @@ class Message:
             except RuntimeError as error:
                 raise dist.DistError(str(error)) from error
             self.parts = self.finish()
-        return self.parts[place]
+        return self.parts
+
+
+def is_set(part: Any) -> bool:
+    """Return whether a part of a message is a gradient set."""
+    return isinstance(part, (tuple, list))
 
 
 def _join(parts: Sequence[Any], flat: Sequence[Any]) -> list[Any]:
     """Return flat values as parts: each a value, or as many as the set has, as a tuple."""
     values = iter(flat)
-    return [tuple(next(values) for _ in part) if isinstance(part, (tuple, list)) else next(values) for part in parts]
+    return [tuple(next(values) for _ in part) if is_set(part) else next(values) for part in parts]
 
 
 class Buckets:
@@ -78,21 +87,30 @@ class Buckets:
         self.found[place] = gradient
         while self.waiting and all(each in self.found for each in self.waiting[0]):
             bucket = self.waiting.pop(0)
-            message = self.replicas.send([self.found[each] for each in bucket])
+            message = self.replicas.send([self.replicas.shorten(self.found[each]) for each in bucket])
             self.sent |= {each: (message, at) for at, each in enumerate(bucket)}
 
 
 class Replicas:
     """This process among those of torch.distributed's default group; alone where there is none."""
 
-    def __init__(self, device: torch.device | str, *, bucket_mb: float | None = None, alone: bool = False) -> None:
+    def __init__(
+        self,
+        device: torch.device | str,
+        *,
+        bucket_mb: float | None = None,
+        half: str | None = None,
+        alone: bool = False,
+    ) -> None:
         self.device = torch.device(device)
         is_group = dist.is_available() and dist.is_initialized() and not alone
         self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if is_group else (0, 1)
         self.begun: tuple[Message, int] | None = None  # how many rows each has, on its way, and how many it needs
         self.known: list[int] = [0] * self.count
         self.most = math.inf if bucket_mb is None else 1e6 * bucket_mb  # bytes, from which on a bucket is full
+        self.half: torch.dtype | None = None if half is None else getattr(torch, half)
         self.early: list[Buckets] = []
+        self.is_lonely = self.count == 1 and not alone
 
     def leave(self) -> None:
         """Take steps alone from now on."""
@@ -156,21 +174,26 @@ class Replicas:
         return buckets
 
     @torch.no_grad()
-    def start_sum(self, *parts: Any) -> Message:
+    def start_sum(self, *parts: Any, exact: bool = False) -> Message:
         """Begin to add up numbers and gradient sets over all processes: one message for each type of number.
 
         Of a truth value, such as a verdict, all have whether it is true everywhere. Sets travel in buckets, where these
-        have a size.
+        have a size, and in a shorter type, where there is one and they need not be ``exact``.
         """
-        flat = [each for part in parts for each in (part if isinstance(part, (tuple, list)) else (part,))]
-        own = [each if each is None else torch.as_tensor(each, device=self.device).detach() for each in flat]
+        flat = [(each, is_set(part)) for part in parts for each in (part if is_set(part) else (part,))]
+        own = [each if each is None else torch.as_tensor(each, device=self.device).detach() for each, _ in flat]
+        is_short = self.half is not None and not exact
         if self.count == 1:
+            if is_short and any(map(is_set, parts)):
+                require_others(self)
             return Message((), lambda: _join(parts, own))
         floating = (each.dtype for each in own if each is not None and each.is_floating_point())
         kind = next(floating, torch.int32)  # in which truth values are counted, as what is not true
         truths = [each is not None and each.dtype == torch.bool for each in own]
         places = {place: each for place, each in enumerate(own) if each is not None}
         places |= {place: each.logical_not().to(kind) for place, each in places.items() if truths[place]}
+        if is_short:
+            places |= {place: self.shorten(each) for place, each in places.items() if flat[place][1]}
         sent = self._find_sent(parts)
         rest = [place for place in places if place not in sent]
         for chunk in self.divide([places[place] for place in rest]):
@@ -184,9 +207,16 @@ class Replicas:
             for place, is_truth in enumerate(truths):
                 total = sent[place][0].wait(sent[place][1]) if place in sent else None
                 found.append(total == 0 if is_truth and total is not None else total)
+            if is_short:  # as they were
+                pairs = zip(found, own, strict=True)
+                found = [each if each is None or like is None else each.to(like.dtype) for each, like in pairs]
             return _join(parts, found)
 
         return Message((), finish)
+
+    def shorten(self, gradient: torch.Tensor) -> torch.Tensor:
+        """Return a gradient as it travels."""
+        return gradient if self.half is None else gradient.to(self.half)
 
     def divide(self, tensors: Sequence[torch.Tensor]) -> list[list[int]]:
         """Return the places of tensors in the buckets in which they travel, in order; all in one without a size."""
@@ -222,12 +252,11 @@ class Replicas:
         found: dict[int, tuple[Message, int]] = {}
         begin = 0
         for part in parts:
-            is_set = isinstance(part, (tuple, list))
-            buckets = next((each for each in self.early if each.is_of(part)), None) if is_set else None
+            buckets = next((each for each in self.early if each.is_of(part)), None) if is_set(part) else None
             if buckets is not None:
                 self.early.remove(buckets)
                 found |= {begin + place: known for place, known in buckets.sent.items()}
-            begin += len(part) if is_set else 1
+            begin += len(part) if is_set(part) else 1
         return found
 
     @torch.no_grad()
@@ -283,3 +312,9 @@ class Replicas:
                 dist.broadcast(bucket, src=0)
             for each, part in zip(group, bucket.split([each.numel() for each in group]), strict=True):
                 each.copy_(part.view(each.shape))
+
+
+def require_others(replicas: Replicas) -> None:
+    """Raise ValueError where gradients are to be compressed and there are no others to send them to."""
+    if replicas.is_lonely:
+        raise ValueError("one process sends no gradients that `compress` could shorten")
