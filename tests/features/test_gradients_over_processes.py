@@ -1,0 +1,36 @@
+"""A step of several processes is that of one on all rows, uneven parts too; `reduce: sum` adds up what each has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.features.replicas import LINE, ROWS, begin, read
+from tests.features.steps import weights
+
+pytestmark = pytest.mark.row("A10")
+
+
+@pytest.mark.xdist_group("shown by replicas")  # one worker starts the processes
+def test_the_gradient_is_that_of_all_rows(replicas: Path) -> None:
+    step = begin(LINE)
+    step(ROWS)
+    for part in read(replicas, "combine"):
+        # the mean of 2 x^2 over five rows is 22; half the sum of the means of three and two rows would be 25.2
+        assert part["mean"].item() == pytest.approx(1 - 0.01 * 22, abs=1e-12)
+        np.testing.assert_allclose(part["mean"], weights(step)["net.0.weight"], rtol=0, atol=1e-12)
+
+
+@pytest.mark.xdist_group("shown by replicas")  # one worker starts the processes
+def test_sums_add_up_the_mean_of_each_process(replicas: Path) -> None:
+    for part in read(replicas, "combine"):
+        assert part["sum"].item() == pytest.approx(1 - 0.01 * (2 * 14 / 3 + 2 * 41 / 2), abs=1e-12)
+
+
+@pytest.mark.xdist_group("shown by replicas")  # one worker starts the processes
+def test_the_loss_is_that_of_all_rows_in_both(replicas: Path) -> None:
+    for part in read(replicas, "combine"):
+        assert part["loss.mean"].item() == pytest.approx(11, abs=1e-12)
+        assert part["loss.sum"].item() == pytest.approx(11, abs=1e-12)
