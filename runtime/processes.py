@@ -114,8 +114,11 @@ def is_restarted() -> bool:
     return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 
 
-def compare(processes: Processes, find: Callable[[], Mapping[str, str]]) -> None:
-    """Raise SpecError (GS258), on all processes, where some differ in what all must have in common.
+SAME = "start all processes by the same command, in the same environment, on the same files"
+
+
+def compare(processes: Processes, find: Callable[[], Mapping[str, str]], *, when: str = "", help: str = SAME) -> None:
+    """Raise SpecError (GS258), on all processes, where some differ in what all must have in common, with a remedy.
 
     ``find`` returns that: what it is -> its value, or a digest of it, as a message shows it. A process that is alone
     need not know.
@@ -124,11 +127,10 @@ def compare(processes: Processes, find: Callable[[], Mapping[str, str]]) -> None
         return
     first, *others = processes.gather(dict(find()))
     found = [
-        f"rank {rank} has another {name}: {theirs.get(name, 'none')}, and rank 0 has {value}"
+        f"{when}rank {rank} has another {name}: {theirs.get(name, 'none')}, and rank 0 has {value}"
         for rank, theirs in enumerate(others, 1)
         for name, value in first.items()
         if theirs.get(name) != value
     ]
     if found:
-        help = "start all processes by the same command, in the same environment, on the same files"
         raise problem("GS258", found[0], notes=tuple(found[1:]), help=help)

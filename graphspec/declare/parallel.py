@@ -67,6 +67,8 @@ class ParallelSpec(Declaration):
     taken; otherwise a gradient set leaves when all of it is."""
     compress: CompressSpec = CompressSpec()
     """How gradients are shortened before they travel: `fp16`, or `{kind: threshold, threshold: 0.01}`."""
+    compare_every: Count | None = None
+    """After how many steps each `stepgraph run` compares what must be equal on all processes; without it never."""
     timeout: PositiveNumber = 600
     """After how many seconds without an answer of some process `stepgraph run` ends all."""
 
@@ -74,6 +76,7 @@ class ParallelSpec(Declaration):
     def _check_messages(self) -> ParallelSpec:
         """Refuse what is about messages of whole gradients, where there are none."""
         given = {"bucket_mb": self.bucket_mb is not None, "compress": self.compress.kind != "none"}
+        given["compare_every"] = self.compare_every is not None
         for name in (name for name, is_given in given.items() if is_given and self.kind != "replicated"):
             help = "remove it, or write `kind: replicated`"
             raise below((name,), problem("GS056", f"`{name}` goes with `kind: replicated`", help=help, at="key"))

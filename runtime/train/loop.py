@@ -258,6 +258,8 @@ class Loop:
     """Whether anything has changed since the newest checkpoint."""
     processes: Processes = field(default_factory=Alone)
     """The processes that take the run together; all of them loop alike."""
+    compare: Callable[[int], None] = lambda made: None
+    """Compares what all of them must have in common, where that is due after so many steps."""
     interrupt: Interrupt = field(default_factory=Interrupt)
     start: float = 0.0
     """The time at which this process would have started, had it made every step itself."""
@@ -328,6 +330,7 @@ class Loop:
         if self.image_logger is not None:
             self.image_logger.follow(state.made, batch, outputs)
         self.dirty = True
+        self.compare(state.made)
         if state.made in (1, self.run_schedule.steps) or state.made % self.run_schedule.log_every == 0:
             values = self._log()
             if self.evaluation is None:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
@@ -47,7 +48,7 @@ from runtime.train.pace import find_declared_pace
 from runtime.train.plots import ImageLogger, draw_curves
 from runtime.train.resume import Past, find_checkpoint, find_past
 from runtime.train.run_folder import Lengths, Lock, Record, fingerprint, write_record
-from runtime.train.together import digest, digest_arrays, digest_data, join
+from runtime.train.together import compare_tensors, digest, digest_arrays, digest_data, join
 
 if TYPE_CHECKING:
     from compiler import Plan
@@ -266,6 +267,7 @@ class Session:
             patience=None if run.stop is None else run.stop.patience,
             rows=list(rows),
             processes=processes,
+            compare=partial(compare_tensors, self.step, processes),
             interrupt=Interrupt(processes.agree, processes.has_failed),
         )
 

@@ -12,8 +12,9 @@ from runtime.data import AnyFeed
 from runtime.data.arrays import Array
 from runtime.data.source import Sampled, Stored
 from runtime.problems import problem
-from runtime.processes import Alone, Processes, count_started
+from runtime.processes import Alone, Processes, compare, count_started
 from runtime.registry import find_backend
+from runtime.step import Step
 
 
 def require_parallel(spec: GraphSpec, count: int) -> None:
@@ -86,3 +87,16 @@ def digest_data(feed: AnyFeed) -> str:
         if isinstance(batches, Sampled) and isinstance(batches.samples, Stored):
             found.append(digest_arrays(batches.samples.arrays))
     return digest(*(each.encode() for each in found))
+
+
+def compare_tensors(step: Step, processes: Processes, made: int) -> None:
+    """Raise SpecError (GS258) where a tensor differs between processes after a step that the spec compares."""
+    parallel = step.plan.spec.parallel
+    if parallel is None or parallel.compare_every is None or made % parallel.compare_every:
+        return
+    compare(
+        processes,
+        lambda: {name: digest_arrays({name: step.numpy(each)}) for name, each in step.tensors().items()},
+        when=f"after step {made} ",
+        help="look for code that acts by rank, time or numbers of its own; `compare_every: 1` finds the step",
+    )

@@ -52,6 +52,20 @@ class Numbered:
         return {"x": x[index], "y": y[index]}
 
 
+class Drifting(Numbered):
+    read = 0
+
+    def __getitem__(self, index):
+        Drifting.read += 1
+        if os.environ.get("RANK") == "1" and Drifting.read == 9:  # in the third step, of three rows as the others
+            import gc, torch
+
+            for each in gc.get_objects():
+                if isinstance(each, torch.nn.Linear) and each.out_features == 1:
+                    each.bias.data.add_(1e-9)
+        return super().__getitem__(index)
+
+
 class Stream:
     def __iter__(self):
         for begin in range(0, 40, 7):

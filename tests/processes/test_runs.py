@@ -150,6 +150,25 @@ def test_a_process_that_fails_ends_all_with_one_message(tmp_path: Path, how: str
     assert read(tmp_path, 4).arrays  # whole
 
 
+@pytest.mark.parametrize(("every", "step"), [(1, 3), (100, 0)])
+def test_processes_that_drift_apart_are_noticed(tmp_path: Path, every: int, step: int) -> None:
+    text = FAILING.replace("Failing, args: {how: HOW}", "Drifting").replace(
+        "timeout: 2", f"timeout: 60, compare_every: {every}"
+    )
+    write(
+        tmp_path,
+        text.replace("optimizer: {name: adam, lr: 0.05}", "optimizer: {name: sgd, lr: 0.05}").replace(
+            "accumulate: 3", ""
+        ),
+    )
+    ended = run_all(tmp_path, *[("--allow", "sources", "--steps", "5")] * 2)
+    printed = "\n".join(each.output for each in ended)
+    assert [each.code for each in ended] == ([1, 1] if step else [0, 0])
+    assert printed.count("error[") == bool(step)
+    named = f"error[GS258]: after step {step} rank 1 has another models.net.2.bias: "  # no other was moved
+    assert (named in printed) == bool(step)
+
+
 def test_processes_that_were_started_differently_are_refused(tmp_path: Path) -> None:
     write(tmp_path)
     ended = run_all(tmp_path, ("--seed", "0"), ("--seed", "7"))
