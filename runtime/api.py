@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from compiler import Plan
 from graphspec.diagnostics import Diagnostic, SpecError, require_kind, require_name
 from runtime.engine.backend import BuildRequest
+from runtime.problems import problem
 from runtime.registry import find_backend
 from runtime.step import Step
 
@@ -29,9 +30,11 @@ def build(
     dtype: Literal["float32", "float64"] = "float32",
     debug: bool = False,
     jit_compile: bool = False,
+    jit: Literal["step"] | None = None,
     weights: bool = True,
     profile: bool = False,
     norms: bool = False,
+    report: Callable[[str], None] | None = None,
 ) -> Step:
     """Build a plan on a device (``auto``: cuda, mps, else cpu) and check it before the first step.
 
@@ -42,10 +45,14 @@ def build(
     - ``debug``: check every number, and raise StepError at the first that is not finite (GS261) and at a gradient of
       weights that were overwritten (GS262). The numbers are the same; the step is slower.
     - ``jit_compile``: let XLA compile the step, on TensorFlow only (GS268). Numbers differ in the last bits.
+    - ``jit``: ``"step"`` captures each function that trains as one graph, autograd and optimizers included, which
+      torch.compile compiles in its first step. Numbers differ in the last bits. `notes` of the step say what runs
+      eagerly all the same, and why. On TensorFlow every step is a graph already.
     - ``weights``: whether to read the files under `weights:`; not needed for a step that is restored right away.
     - ``profile``: show the parts of the step in the profilers of PyTorch and TensorFlow by the names of their ops.
     - ``norms``: measure the gradients of updates for :attr:`StepReport.updates`.
       Only reading a norm waits for the device.
+    - ``report``: called with a line of text when a graph begins to be compiled, and when it is.
 
     Raises SpecError with every problem found, and GS217 where the framework is not installed.
 
@@ -64,6 +71,12 @@ def build(
     require_kind(
         models or {}, Mapping, "`models` takes a mapping from names to modules", 'write `models={"net": module}`'
     )
+    if jit is not None:
+        require_name(jit, ("step",), "`jit` takes 'step'", 'write `jit="step"`')
+        if debug or profile:
+            what = "debug" if debug else "profile"
+            message = f"a step that is captured as one graph has no place for the lines of `{what}`"
+            raise problem("GS277", message, help=f"leave out `jit` (`--jit`) or `{what}`")
     require_name(dtype, DTYPES, "`dtype` takes 'float32' or 'float64'", DTYPE)
     if plan.pending:
         raise SpecError((replace(each, severity="error") for each in plan.pending), plan.spec.texts())
@@ -77,6 +90,8 @@ def build(
         dtype=dtype,
         debug=debug,
         jit_compile=jit_compile,
+        jit=jit,
+        report=report,
         weights=weights,
         profile=profile,
         norms=norms,

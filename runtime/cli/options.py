@@ -84,6 +84,10 @@ Allow: TypeAlias = Annotated[
 Xla: TypeAlias = Annotated[
     bool, typer.Option("--xla", help="Let XLA compile the step (TensorFlow only); the last bits of numbers change.")
 ]
+Jit: TypeAlias = Annotated[
+    bool,
+    typer.Option("--jit", help="Capture each function that trains as one graph (PyTorch); the last bits change."),
+]
 RunFolder: TypeAlias = Annotated[
     Path, typer.Argument(metavar="RUN_DIR", autocompletion=complete_run, help="The folder of a run.")
 ]

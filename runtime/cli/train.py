@@ -19,6 +19,7 @@ from runtime.cli.options import (
     Backend,
     CheckpointOption,
     Device,
+    Jit,
     Mode,
     Order,
     OrderOption,
@@ -87,6 +88,7 @@ def run(
     debug: Debug = None,
     replay: Replay = None,
     xla: Xla = False,
+    jit: Jit = False,
     allow: Allow = None,
     plain: PlainOption = False,
     root: Root = None,
@@ -117,6 +119,7 @@ def run(
         resume=resume,
         debug="nan" if debug is not None or replay is not None else None,
         jit_compile=xla,
+        jit="step" if jit else None,
         stream=sys.stdout,
         moving=not plain and has_moving_lines(sys.stdout),
     )

@@ -130,7 +130,7 @@ def _globals(context: EmitContext) -> Iterator[Global]:
     yield from compressor_globals(context)
     yield from verdict_globals(context)
     if needs.random:
-        kind = "PortableRandom" if program.rng == "portable" else "NativeRandom"
+        kind = dialect.sources[program.rng]
         yield Global(name="random", value=syntax.call(kind, *map(syntax.name, dialect.random())))
     gates = {mode.mode: syntax.listing(_gate(gate) for gate in mode.gates) for mode in program.modes if mode.gates}
     if gates:

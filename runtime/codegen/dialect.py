@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -70,6 +71,15 @@ class Dialect(ABC):
     """The class of the decay of an average that counts how often it took place."""
     feeds: bool = False
     """The host gives such numbers to the functions before each step."""
+
+    freezing: str = "frozen"
+    """The context in which no gradient of some parameters is recorded."""
+    window: str = "Window"
+    """The class of what adds up the gradients of several steps."""
+    grouped: str = "Grouped"
+    """The class of an optimizer of the library with groups of parameters."""
+    sources: Mapping[str, str] = MappingProxyType({"native": "NativeRandom", "portable": "PortableRandom"})
+    """The classes of the sources of random numbers, by `rng`."""
 
     build_doc: str
     """The docstring of ``build``."""

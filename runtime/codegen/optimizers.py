@@ -168,7 +168,7 @@ def construct_optimizer(optimizer: OptimizerDecl, context: EmitContext) -> ast.e
     if optimizer.builtin and optimizer.rule in dialect.direct:
         direct = dialect.direct[optimizer.rule]
         if groups is not None:
-            return syntax.call("Grouped", syntax.name(direct), parameters, groups, **options)
+            return syntax.call(dialect.grouped, syntax.name(direct), parameters, groups, **options)
         return syntax.call(direct, parameters, **options)
     rule = dialect.wrapped[optimizer.rule] if optimizer.builtin else names.imported(optimizer.rule)
     if groups is not None:

@@ -129,6 +129,10 @@ class BuildRequest:
     """Check every value, gradient and write of a step as it is made."""
     jit_compile: bool = False
     """Let XLA compile the step: TensorFlow alone."""
+    jit: str | None = None
+    """Capture each function that trains as one graph (``step``): PyTorch, as TensorFlow's functions are graphs."""
+    report: Callable[[str], None] | None = None
+    """Called with what takes long, such as compiling a graph, when it begins and when it ends."""
     profile: bool = False
     """Wrap every op of the step in a profiler range of its name."""
     norms: bool = False

@@ -58,15 +58,19 @@ class Loaded(Generic[T]):
             cast("Startable", self.names["random"]).start(mode, 1)
 
 
-def load_module(emitted: Emitted, program: Program) -> Loaded[object]:
-    """Execute an emitted module and return it; its text is registered so that tracebacks can show it."""
+def load_module(emitted: Emitted, program: Program, *, alone: bool = False) -> Loaded[object]:
+    """Execute an emitted module and return it; its text is registered so that tracebacks can show it.
+
+    ``alone``: with support code of its own. A compiler that follows calls looks up globals of one module.
+    """
     file, lines = f"<stepgraph {program.name}>", emitted.text.splitlines(keepends=True)
     while file in linecache.cache and linecache.getlines(file) != lines:
         file = f"<stepgraph {program.name} {next(_numbers)}>"
     linecache.cache[file] = (len(emitted.text), None, lines, file)
     module = _make_module()
-    module.__dict__.update(_load_support(emitted.support, emitted.library))
-    _execute(emitted.own, file, module)
+    if not alone:
+        module.__dict__.update(_load_support(emitted.support, emitted.library))
+    _execute(emitted.text if alone else emitted.own, file, module)
     return Loaded(emitted=emitted, program=program, file=file, names=module.__dict__)
 
 

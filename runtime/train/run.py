@@ -148,6 +148,8 @@ class Request:
     debug: Literal["nan"] | None
     jit_compile: bool
     """Whether XLA compiles the step."""
+    jit: Literal["step"] | None = None
+    """Whether each function that trains is captured as one graph."""
     stream: TextIO
     moving: bool
     """Whether the stream is a terminal on which a bar can move."""
@@ -158,6 +160,11 @@ class Request:
     def is_first(self) -> bool:
         """Return whether this process is the one that reads and writes the folder of the run, and shows it."""
         return self.processes.rank == 0
+
+    def report(self, text: str) -> None:
+        """Print a line about what takes long, such as compiling a graph, in the first process."""
+        if self.is_first:
+            print(f"  {text}", file=self.stream, flush=True)
 
     @property
     def replaying(self) -> str:
@@ -491,7 +498,9 @@ def _build(request: Request, plan: Plan, seed: int, *, weights: bool) -> Step:
             allow=request.allow,
             debug=request.debug is not None,
             jit_compile=request.jit_compile,
+            jit=request.jit,
             weights=weights,  # a resumed run restores its own
+            report=request.report,
         )
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from compiler import Plan
 from compiler.facts.parameters import check_matrices
+from runtime.backends.torch.capture import UNCAPTURED, capture
 from runtime.backends.torch.compat import is_supported
 from runtime.backends.torch.devices import Setting, choose_device
 from runtime.backends.torch.dryrun import Trial, run_dry
@@ -45,47 +46,50 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     learned = learn(plan, given, TorchObserver(setting=setting))
     program, spec = learned.plan.program, learned.plan.spec
     refuse(find_stalls(program, spec, request.dtype), spec)
-    loaded = load_program(program, given, setting.extras)
+    loaded = load_program(program, given, setting.extras, captured=request.jit is not None)
     models = make_models(loaded, spec, ERRORS, setting, learned.models)
     refuse(find_undeclared_ties(models, program, spec), spec)
     named = {name: dict(model.named_parameters()) for name, model in models.items()}
     refuse(check_parameters(named, program, spec), spec)
     shapes = {name: {key: tuple(each.shape) for key, each in found.items()} for name, found in named.items()}
     refuse(check_matrices(spec, shapes), spec)
-    late, checked = _check(Trial.of(loaded, spec, models, setting), Batches.of(learned.plan))
+    late, checked, sample = _check(Trial.of(loaded, spec, models, setting), Batches.of(learned.plan))
     if request.debug:  # only now: the dry run does without its checks, which read numbers
         loaded = load_program(program, given, replace(setting.extras, debug=True))
     call_checked(loaded, spec, ERRORS, "build", *setting.place, models)
-    engine = TorchEngine.over(loaded, spec, setting, late)
+    found = capture(loaded, spec, sample, request.report) if request.jit is not None else UNCAPTURED
+    engine = TorchEngine.over(loaded, spec, setting, late, found.graphs)
     return Built(
         plan=learned.plan,
         source=loaded.emitted.text,
         models=loaded.names["MODELS"],
         optimizers=engine.access(),
         device=str(setting.device),
-        notes=(*setting.weights.notes, *learned.notes, *checked, *engine.notes()),
+        notes=(*setting.weights.notes, *learned.notes, *checked, *engine.notes(), *found.notes),
         engine=engine,
     )
 
 
-def _check(trial: Trial, batches: Batches) -> tuple[Check | None, tuple[str, ...]]:
-    """Make the dry run; return a later check where sizes are not known yet, and notes."""
+def _check(trial: Trial, batches: Batches) -> tuple[Check | None, tuple[str, ...], Mapping[str, torch.Tensor] | None]:
+    """Make the dry run; return a later check where sizes are not known yet, notes, and the batch that was tried."""
     parts, setting = count_parts(trial.program), trial.setting
+    tried: list[Mapping[str, torch.Tensor] | None] = []
 
     def run(size: int) -> tuple[str, ...] | None:
         """Make the dry run with batches of a size; None where the inputs have other free sizes."""
         inputs = sample_inputs(trial.program, {"batch": size * parts}, setting.device, setting.dtype)
+        tried.append(inputs)
         return None if inputs is None else _examine(replace(trial, inputs=inputs), f"at batch {size}")
 
     notes = batches.attempt(run)
     if notes is not None:
-        return None, notes
+        return None, notes, tried[-1]
 
     def check(batch: Mapping[str, torch.Tensor], mode: str, dataset: str | None) -> None:
         """Make the dry run with the sizes of a batch."""
         _examine(replace(trial, inputs=batch, modes=(mode,), dataset=dataset), "of the size of the first")
 
-    return check, ("checked with the first batch: inputs have free sizes other than `batch`",)
+    return check, ("checked with the first batch: inputs have free sizes other than `batch`",), None
 
 
 def _examine(trial: Trial, size: str) -> tuple[str, ...]:

@@ -18,6 +18,9 @@ OLDEST = (2, 11)
 """The first version with everything used here, and in the kernels of the library."""
 __all__ = [
     "TorchDispatchMode",
+    "can_capture",
+    "capture_errors",
+    "compile_whole",
     "copying",
     "fake_mode",
     "find_written",
@@ -53,6 +56,31 @@ def copying(mode: FakeTensorMode) -> AbstractContextManager[object]:
     from torch._subclasses.fake_tensor import FakeCopyMode
 
     return FakeCopyMode(mode)
+
+
+def can_capture() -> bool:
+    """Return whether this torch can trace gradients that are taken inside a graph."""
+    import torch._dynamo.config as settings
+
+    return hasattr(settings, "trace_autograd_ops")
+
+
+def capture_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of functions that cannot be captured or compiled: nothing of them has run."""
+    from torch._dynamo.exc import TorchDynamoException
+
+    return (TorchDynamoException,)
+
+
+def compile_whole(function: Callable[..., Any], compiler: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that becomes one graph for each size of its inputs, gradients included.
+
+    The setting that lets torch.compile trace gradients is one of the process: it adds what can be captured.
+    """
+    import torch._dynamo.config
+
+    torch._dynamo.config.trace_autograd_ops = True
+    return torch.compile(function, fullgraph=True, dynamic=False, backend=compiler)
 
 
 LOOK = "aten::_amp_foreach_non_finite_check_and_unscale_"

@@ -15,6 +15,7 @@ import torch
 from compiler.ir.program import InputDecl, OptimizerDecl, Program
 from graphspec.declare.graph import GraphSpec
 from runtime.backends.torch import tensors
+from runtime.backends.torch.capture import Captured
 from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.backends.torch.contents import (
     StoredShard,
@@ -77,11 +78,20 @@ class TorchEngine(ModuleEngine):
     flags: Flags
     step: Callable[..., dict[str, object]]
     counts: bool
+    graphs: Mapping[str, Captured]
+    """The functions that are captured as graphs, by their titles."""
     framework = ERRORS
     traced = False
 
     @classmethod
-    def over(cls, loaded: Loaded, spec: GraphSpec, setting: Setting, late_check: Check | None) -> TorchEngine:
+    def over(
+        cls,
+        loaded: Loaded,
+        spec: GraphSpec,
+        setting: Setting,
+        late_check: Check | None,
+        graphs: Mapping[str, Captured],
+    ) -> TorchEngine:
         """Return the engine of a built module; it counts steps itself where nothing in it depends on their number."""
         optimizers, models, program = loaded.names["OPTIMIZERS"], loaded.names["MODELS"], loaded.program
         names = find_names(find_own(loaded))
@@ -102,6 +112,7 @@ class TorchEngine(ModuleEngine):
             flags=Flags.of(program, spec, flagged, attrgetter("requires_grad")),
             step=loaded.names["step"],
             counts="clock" not in loaded.names,
+            graphs=graphs,
         )
 
     @property

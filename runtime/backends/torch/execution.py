@@ -13,7 +13,8 @@ import torch.distributed as dist
 
 from compiler.ir.program import Program
 from runtime.backends.torch.codegen.dialect import TORCH
-from runtime.codegen.module import Emitted, emit_module
+from runtime.backends.torch.codegen.graph import GRAPH
+from runtime.codegen.module import emit_module
 from runtime.codegen.resources import PLAIN, Extras
 from runtime.engine import errors, load
 from runtime.problems import describe
@@ -159,10 +160,17 @@ class TorchErrors(errors.Framework):
 ERRORS = TorchErrors()
 
 
-def load_program(program: Program, provided: Iterable[str] = (), extras: Extras = PLAIN) -> Loaded:
-    """Emit a program, execute the module and return it; models in ``provided`` are given to its ``build``."""
+def load_program(
+    program: Program, provided: Iterable[str] = (), extras: Extras = PLAIN, *, captured: bool = False
+) -> Loaded:
+    """Emit a program, execute the module and return it; models in ``provided`` are given to its ``build``.
+
+    ``captured``: in the form of which graphs are made.
+    """
+    if captured:
+        return load_module(emit_module(program, GRAPH, provided, extras), program, alone=True)
     return load_module(emit_module(program, TORCH, provided, extras), program)
 
 
-load_module: Callable[[Emitted, Program], Loaded] = load.load_module
+load_module: Callable[..., Loaded] = load.load_module
 """Executes an emitted module, whose text is registered so that tracebacks can show it."""

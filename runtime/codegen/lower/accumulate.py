@@ -88,7 +88,7 @@ def window_globals(context: EmitContext) -> Iterator[Global]:
         options |= {"may_miss": syntax.constant(True)} if each.may_miss else {}
         options |= {"guard": syntax.constant(each.guard)} if each.guard != "none" else {}
         options |= {"keeps_before": syntax.constant(True)} if each.window in restored else {}
-        made = syntax.call("Window", whole(syntax.name(parameters), context.program), **options)
+        made = syntax.call(context.dialect.window, whole(syntax.name(parameters), context.program), **options)
         if context.program.has_rows(models):
             made = syntax.call("RowWindow", syntax.name(parameters), list_tables(models, context), **options)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))

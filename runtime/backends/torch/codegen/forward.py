@@ -78,13 +78,13 @@ def _contexts(instruction: Forward, scope: EmitScope) -> list[ast.expr]:
     contexts: list[ast.expr] = []
     if _is_frozen(instruction, scope):
         listed = syntax.name(scope.names.parameters(instruction.model))
-        contexts.append(syntax.call("frozen", recorded(listed, scope.program)))
+        contexts.append(syntax.call(scope.dialect.freezing, recorded(listed, scope.program)))
     model = scope.program.model(instruction.model)
     again = is_recomputed(instruction, scope.program)
     frozen = model.frozen and not model.tied and not again  # its weights would not be frozen the second time
     if instruction.graph and frozen and instruction.model in scope.needs.differentiated:
         listed = syntax.name(scope.names.frozen(instruction.model))
-        contexts.append(syntax.call("frozen", recorded(listed, scope.program)))
+        contexts.append(syntax.call(scope.dialect.freezing, recorded(listed, scope.program)))
     if instruction.draws and not _draws_by_layers(instruction, scope):
         contexts.append(syntax.call("random.forked", _key(instruction)))
     return contexts

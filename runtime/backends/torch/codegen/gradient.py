@@ -15,8 +15,8 @@ from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
 
-def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
-    """Return ``torch.autograd.grad`` with explicit targets."""
+def lower_gradient(instruction: Gradient, scope: EmitScope, retained: ast.expr | None = None) -> Lowered:
+    """Return ``torch.autograd.grad`` with explicit targets; ``retained``: where it keeps its graph besides."""
     loss = syntax.name(scope.names.value(instruction.loss))
     seeds = find_seeds(instruction, scope)
     options: dict[str, ast.expr] = {} if seeds is None else {"grad_outputs": seeds}
@@ -24,6 +24,8 @@ def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
         options["create_graph"] = syntax.constant(True)
     elif instruction.retain_graph:
         options["retain_graph"] = syntax.constant(True)
+    elif retained is not None:
+        options["retain_graph"] = retained
     if instruction.unconnected == "zero":
         options["zero"] = syntax.constant(True)
     targets = find_targets(instruction, scope)

@@ -175,9 +175,13 @@ def foreach_inner_momentum(
         torch._foreach_add_(parameters, momenta)
 
 
-def foreach_lerp(target: list[torch.Tensor], source: list[torch.Tensor], weight: float) -> None:
+def foreach_lerp(target: list[torch.Tensor], source: list[torch.Tensor], weight: Any) -> None:
     """Move every tensor of ``target`` towards its partner in ``source``, in place."""
-    torch._foreach_lerp_(target, source, weight)
+    if isinstance(weight, torch.Tensor):  # torch's own takes a number
+        for old, new in zip(target, source, strict=True):
+            old.lerp_(new, weight.to(old.dtype))
+    else:
+        torch._foreach_lerp_(target, source, weight)
 
 
 def foreach_copy(target: list[torch.Tensor], source: list[torch.Tensor]) -> None:
@@ -187,6 +191,8 @@ def foreach_copy(target: list[torch.Tensor], source: list[torch.Tensor]) -> None
 
 def foreach_norm(tensors: TensorList) -> torch.Tensor:
     """Return the Euclidean norm over all elements of all tensors."""
+    if torch.compiler.is_compiling():  # torch's own is a call that no compiler looks into
+        return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in tensors]))
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(tensors)))
 
 

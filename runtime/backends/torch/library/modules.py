@@ -57,12 +57,18 @@ class Frozen:
 
 def call_with(model: nn.Module, weights: TensorList, /, *args: Any, method: str = "forward", **kwargs: Any) -> Any:
     """Call a model with weights in place of its own parameters, and with its own buffers."""
-    return torch.func.functional_call(MethodCall(model, method), name_weights(model, weights), args, kwargs)
+    called = callee(model, method)
+    return torch.func.functional_call(called, name_weights(called, weights), args, kwargs)
 
 
-def name_weights(model: nn.Module, weights: TensorList) -> dict[str, torch.Tensor]:
+def callee(model: nn.Module, method: str) -> nn.Module:
+    """Return a module whose call is a method of a model: for ``forward``, hooks included, the model itself."""
+    return model if method == "forward" else MethodCall(model, method)
+
+
+def name_weights(called: nn.Module, weights: TensorList) -> dict[str, torch.Tensor]:
     """Return weights by the names of the parameters in whose place they are: those that are trained, in order."""
-    trained = (f"model.{name}" for name, parameter in model.named_parameters() if parameter.requires_grad)
+    trained = (name for name, parameter in called.named_parameters() if parameter.requires_grad)
     return dict(zip(trained, weights, strict=True))
 
 
@@ -76,28 +82,34 @@ def snapshot_call(model: nn.Module, what: str, /, *args: Any, method: str = "for
 
     Gradients reach the weights themselves; what the call writes into buffers in training reaches those as well.
     """
-    called = MethodCall(model, method)
+    called = callee(model, method)
     weights = {name: parameter.clone() for name, parameter in called.named_parameters()} if what == "all" else {}
-    return call_on_clones(called, weights, args, kwargs)
+    return call_on_clones(called, weights, args, kwargs, writes=model.training)
 
 
 def snapshot_call_with(
     model: nn.Module, weights: TensorList, /, *args: Any, method: str = "forward", **kwargs: Any
 ) -> Any:
     """Call a model with weights in place of its own parameters, and on clones of its buffers."""
-    return call_on_clones(MethodCall(model, method), name_weights(model, weights), args, kwargs)
+    called = callee(model, method)
+    return call_on_clones(called, name_weights(called, weights), args, kwargs, writes=model.training)
 
 
 def call_on_clones(
-    called: MethodCall, weights: Mapping[str, torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
+    called: nn.Module,
+    weights: Mapping[str, torch.Tensor],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    writes: bool,
 ) -> Any:
-    """Call a model with weights, and on clones of its buffers, which get what the call writes in training."""
+    """Call a module with weights, and on clones of its buffers, which get what the call writes where it ``writes``."""
     names = [name for name, _ in called.named_buffers()]
     values = {name: buffer.clone() for name, buffer in called.named_buffers()} | dict(weights)
     result = torch.func.functional_call(
         called, values, tuple(args), dict(kwargs)
     )  # a buffer that is replaced is in values
-    if called.model.training:
+    if writes:
         write_statistics(tuple(called.buffers()), [values[name] for name in names])
     return result
 
@@ -121,9 +133,8 @@ class MethodCall(nn.Module):
         self.model, self.method = model, method
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the method gives; ``forward`` means the call itself, hooks included."""
-        called = self.model if self.method == "forward" else getattr(self.model, self.method)
-        return called(*args, **kwargs)
+        """Return what the method gives."""
+        return getattr(self.model, self.method)(*args, **kwargs)
 
 
 class Taps(dict[str, Any]):

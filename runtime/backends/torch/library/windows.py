@@ -125,7 +125,12 @@ class Window:
 
 def widen(gradient: torch.Tensor | None) -> torch.Tensor | None:
     """Return a gradient in float32 at least; it may be absent."""
-    return None if gradient is None else gradient.to(torch.promote_types(gradient.dtype, torch.float32))
+    return None if gradient is None else gradient.to(wide_type(gradient.dtype))
+
+
+def wide_type(dtype: torch.dtype) -> torch.dtype:
+    """Return the type in which gradients of a type are added up: float32 at least."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 def added(total: torch.Tensor | None, gradient: torch.Tensor | None, times: int) -> torch.Tensor | None:

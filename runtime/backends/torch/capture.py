@@ -1,0 +1,271 @@
+"""Capture: the functions of a step that trains, each as one graph that holds autograd and optimizers too."""
+
+from __future__ import annotations
+
+import time
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, final
+
+import torch
+from torch import nn
+
+from compiler.ir.instructions import (
+    Accumulate,
+    Apply,
+    CheckFinite,
+    Forward,
+    Gradient,
+    Instruction,
+    ResetAccumulator,
+    TakeAccumulated,
+)
+from compiler.ir.program import Function, Program
+from compiler.timing.curves import find_scheduled
+from graphspec.declare.graph import GraphSpec
+from runtime.backends.torch.compat import can_capture, capture_errors, compile_whole
+from runtime.backends.torch.execution import ERRORS, Loaded
+from runtime.codegen.resources import find_training_modes, is_running
+from runtime.engine.load import find_named, name_subject
+from runtime.problems import quiet
+
+Step = Callable[[Mapping[str, torch.Tensor]], dict[str, object]]
+Report = Callable[[str], None]
+Compile = Callable[[Any, Sequence[torch.Tensor]], Callable[..., Any]]
+"""A compiler of graphs, as torch.compile takes them for `backend`."""
+
+
+COMPILER: str | Compile = "inductor"
+"""What compiles the graphs."""
+
+
+class _Traced(Exception):
+    """A graph that was captured in a trial would run now."""
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Captured:
+    """One function of a step as one graph for every size of batch; it is made when a batch of that size first comes.
+
+    The host computes the numbers of a step before the graph, and counts updates after it.
+    """
+
+    title: str
+    """Its mode, and what fires in it: ``train (step_d, average)``."""
+    function: Step
+    optimizers: Sequence[tuple[Any, int]]
+    """The optimizers that it applies, each with how often."""
+    fed: Sequence[Any]
+    """Numbers of ops, which are computed before it."""
+    windows: Sequence[Any]
+    modes: Sequence[tuple[nn.Module, bool]]
+    """Modules, each with whether it is in training when the graph begins."""
+    report: Report
+    compiled: Step
+    made: list[float] = field(default_factory=list[float])
+    """How many seconds each graph took to compile."""
+    sizes: set[tuple[object, ...]] = field(default_factory=set[tuple[object, ...]])
+    """The sizes of the batches so far."""
+    reason: str = ""
+    """Why it runs eagerly after all."""
+
+    def __call__(self, batch: Mapping[str, torch.Tensor]) -> dict[str, object]:
+        """Take the step of this function; where it cannot be compiled, say so and take it eagerly from then on."""
+        if self.reason:
+            return self.function(batch)
+        self.feed()
+        size = tuple(each.shape for each in batch.values())
+        outputs = self.compiled(batch) if size in self.sizes else self.begin(batch, size)
+        if not self.reason:
+            self.settle()
+        return outputs
+
+    def feed(self) -> None:
+        """Compute the numbers of the step, and put modules into the modes in which the graph begins."""
+        for optimizer, times in self.optimizers:
+            optimizer.feed(times)
+        for each in (*self.fed, *self.windows):
+            each.feed()
+        for module, train in self.modes:
+            if module.training is not train:
+                module.training = train
+
+    def settle(self) -> None:
+        """Count what the graph has done."""
+        for optimizer, times in self.optimizers:
+            optimizer.settle(times)
+        for window in self.windows:
+            window.settle()
+
+    def begin(self, batch: Mapping[str, torch.Tensor], size: tuple[object, ...]) -> dict[str, object]:
+        """Take the first step with batches of a size, for which a graph is made. Nothing is written before it runs."""
+        rows = ", ".join(f"{name} {list(each.shape)}" for name, each in batch.items())
+        self.report(f"compiling {self.title} for {rows}")
+        began = time.perf_counter()
+        try:
+            outputs = self.compiled(batch)
+        except capture_errors() as error:
+            self.reason = explain(error)
+            warnings.warn(f"{self.title} runs eagerly: {self.reason}", stacklevel=2)
+            return self.function(batch)
+        self.sizes.add(size)
+        self.made.append(time.perf_counter() - began)
+        self.report(f"compiled {self.title} in {self.made[-1]:.1f} s")
+        return outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """What became of the functions of a step: graphs by title, and notes on what runs eagerly."""
+
+    graphs: Mapping[str, Captured]
+    notes: tuple[str, ...]
+
+
+UNCAPTURED = Capture(graphs={}, notes=())
+"""Nothing is captured."""
+
+
+def capture(
+    loaded: Loaded,
+    spec: GraphSpec,
+    batch: Mapping[str, torch.Tensor] | None,
+    report: Report | None,
+) -> Capture:
+    """Replace the functions of a built module that take gradients or apply them, and can be captured, by graphs.
+
+    Each is tried with a ``batch`` first, up to where its graph would run; without one that is left to its first step.
+    """
+    graphs: dict[str, Captured] = {}
+    notes: list[str] = []
+    table, names = loaded.names["FUNCTIONS"], loaded.emitted.names
+    training = find_training_modes(loaded.program)
+    for mode in (each for each in loaded.program.modes if each.mode in training):
+        for function in (each for each in mode.functions if is_heavy(each)):
+            title = f"{mode.mode} ({', '.join(function.active)})" if function.active else mode.mode
+            op, reason = find_obstacle(function, loaded)
+            if not reason:
+                made = _make(function, title, loaded, report or _ignore)
+                op, reason = ("", "") if batch is None else attempt(made, batch, loaded)
+                if not reason:
+                    graphs[title] = made
+                    plain = loaded.names[names.function(function.name)]
+                    table.update({key: made for key, each in table.items() if each is plain})
+                    continue
+            subject = f"{name_subject(spec, op)}: " if op else ""
+            notes.append(f"{title} runs eagerly: {subject}{reason}")
+    notes += [f"{title} is one graph, compiled in its first step" for title in graphs]
+    return Capture(graphs=graphs, notes=tuple(notes))
+
+
+def is_heavy(function: Function) -> bool:
+    """Return whether a function takes gradients or applies them."""
+    return any(isinstance(each, (Apply, Gradient)) for each in function.instructions)
+
+
+def _ignore(text: str) -> None:
+    """Leave a report unheard."""
+
+
+def _make(function: Function, title: str, loaded: Loaded, report: Report) -> Captured:
+    """Return a function that will be captured when it is first called."""
+    names, plain = loaded.names, loaded.names[loaded.emitted.names.function(function.name)]
+    windows = (each.window for each in function.instructions if isinstance(each, _WINDOWED))
+    fed = tuple(names[each] for each in FED if each in names)
+    modules = dict.fromkeys(module for model in names["MODELS"].values() for module in model.modules())
+    return Captured(
+        title=title,
+        function=plain,
+        optimizers=[(names["OPTIMIZERS"][each], times) for each, times in Counter(_find_applied(function)).items()],
+        fed=[each for each in names.values() if isinstance(each, fed)],
+        windows=[names["WINDOWS"][each] for each in dict.fromkeys(windows)],
+        modes=[(module, module.training) for module in modules],
+        report=report,
+        compiled=compile_whole(plain, COMPILER),
+    )
+
+
+FED = ("FedNumber", "FedDecay")
+"""Classes of the module whose objects the host feeds before every graph: it computes their numbers."""
+_WINDOWED = (Accumulate, TakeAccumulated, ResetAccumulator)
+
+
+def _find_applied(function: Function) -> Iterator[str]:
+    """Yield the optimizers that a function applies, in order."""
+    for each in function.instructions:
+        yield from (part.optimizer for part in each.parts) if isinstance(each, Apply) else ()
+
+
+def find_obstacle(function: Function, loaded: Loaded) -> tuple[str, str]:
+    """Return the op of a function that no graph can hold, and why; empty where there is none."""
+    program, optimizers = loaded.program, loaded.names["OPTIMIZERS"]
+    if not can_capture():
+        return "", "this version of PyTorch does not capture gradients; 2.13 does"
+    if program.parallel is not None:
+        return "", "processes send each other messages in the middle of it"
+    for each in function.instructions:
+        for reason in _find_reasons(each, program, optimizers):
+            return each.op, reason
+    return "", ""
+
+
+def _find_reasons(instruction: Instruction, program: Program, optimizers: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a graph cannot hold an instruction."""
+    match instruction:
+        case Forward(draws=True, model=model) if program.model(model).kind != "layers":
+            yield "its class draws from torch's own generators, which a graph does not key"
+        case Gradient(rows=True):
+            yield "its gradient is rows of a table (`sparse: true`), whose number a graph would have to know"
+        case CheckFinite():
+            yield "the host reads in the middle of the step whether gradients are finite"
+        case Apply(parts=parts) if any(part.may_miss for part in parts):
+            yield "some of its gradients may be absent"
+        case Apply(parts=parts) if not all(hasattr(optimizers[part.optimizer], "feed") for part in parts):
+            yield "its optimizer has torch.optim's interface, which looks for gradients in the middle of the step"
+        case Accumulate() if instruction.may_miss or instruction.guard != "none" or instruction.commits:
+            yield "some gradients of its window may be absent"
+        case _:
+            pass
+    if is_running(instruction):
+        yield "the host counts its running value in the middle of the step"
+    if any(number.optimizer is not None for number in find_scheduled(instruction)):
+        yield "a number of it follows the updates of an optimizer"
+
+
+def attempt(made: Captured, batch: Mapping[str, torch.Tensor], loaded: Loaded) -> tuple[str, str]:
+    """Capture a function without compiling or running its graph; return the op where that fails, and why."""
+    plain: Any = made.function
+    trial = types.FunctionType(plain.__code__.replace(), plain.__globals__, plain.__name__)
+    made.feed()
+    try:
+        with quiet():
+            compile_whole(trial, _halting)(batch)
+    except _Traced:
+        return "", ""
+    except Exception as error:
+        frames = getattr(error, "real_stack", None) or ()
+        return find_named([(each.filename, each.lineno or 0) for each in frames], loaded), explain(error)
+    return "", ""  # a graph without operations
+
+
+def _halting(graph: object, inputs: object) -> Callable[..., NoReturn]:
+    """Return what takes the place of a compiled graph in a trial."""
+
+    def halt(*given: object) -> NoReturn:
+        """End the trial before anything is computed."""
+        raise _Traced
+
+    return halt
+
+
+def explain(error: BaseException) -> str:
+    """Return why a function could not be captured, in the compiler's words."""
+    inner = getattr(error, "inner_exception", error)  # of a compiler of graphs
+    lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
+    named = ("Developer debug context: raised exception", "Explanation:")  # the first of them that is there says most
+    said = (line.removeprefix(name).strip() for name in named for line in lines if line.startswith(name))
+    return next(said, "").rstrip(".") or ERRORS.clean(inner)

@@ -1,0 +1,77 @@
+"""Numbers of the host in a step that is captured as one graph: written before the graph runs, read in it as tensors.
+
+A Python number would be part of the graph: one that changes would make it another graph in every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from runtime.support.decays import Decay
+
+
+class Figures:
+    """Numbers by name, in one tensor of the host in double precision."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, int] = {}
+        self.table = torch.zeros(0, dtype=torch.float64)
+        self.last: tuple[float, ...] = ()
+
+    def write(self, numbers: Mapping[str, float]) -> None:
+        """Write the numbers of the step to come; other names than before make another tensor."""
+        values = tuple(numbers.values())
+        if values == self.last and len(numbers) == len(self.places):
+            return
+        if self.places.keys() != numbers.keys():
+            self.places = {name: place for place, name in enumerate(numbers)}
+            self.table = torch.zeros(len(values), dtype=torch.float64)
+        self.table.copy_(torch.tensor(values, dtype=torch.float64))
+        self.last = values
+
+    def read(self, name: str) -> torch.Tensor:
+        """Return a number as a tensor without axes."""
+        return self.table[self.places[name]]
+
+
+class FedNumber:
+    """A number of an op that follows a schedule; with a type it is a value of the step, on its device."""
+
+    def __init__(
+        self,
+        read: Callable[[], Any],
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.number, self.device, self.dtype = read, device, dtype
+        self.now = torch.zeros((), dtype=torch.float64)
+
+    def feed(self) -> None:
+        """Compute the number for the step that runs."""
+        self.now.fill_(self.number())
+
+    def __call__(self) -> Any:
+        """Return the number: outside a graph as it is."""
+        if torch.compiler.is_compiling():
+            return self.now if self.dtype is None else self.now.to(self.device, self.dtype)
+        read = self.number()
+        return read if self.dtype is None else torch.full((), read, device=self.device, dtype=self.dtype)
+
+
+class FedDecay(Decay):
+    """A decay of an average that depends on how often it took place."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.now = torch.zeros((), dtype=torch.float64)
+
+    def feed(self) -> None:
+        """Compute the number for the step that runs."""
+        self.now.fill_(super().__call__())
+
+    def __call__(self) -> Any:
+        """Return the number: outside a graph as it is."""
+        return self.now if torch.compiler.is_compiling() else super().__call__()

@@ -1,0 +1,82 @@
+"""Windows in a step that is captured as one graph: the sums stay the same tensors, and the host counts their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from runtime.backends.torch.library.optimizers import require_gradients
+from runtime.backends.torch.library.windows import Window, at_least_one, wide_type
+
+
+class GraphWindow(Window):
+    """A window that a graph adds to and takes from. Outside a graph it is what it derives from.
+
+    Before a graph it gets sums, zero at first, and the rows in them as a tensor.
+    """
+
+    kept: Sequence[torch.Tensor] = ()  # the sums of the window before, to be used again
+    gained, is_emptied = 0, False  # what the graph has added, and whether it began anew
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.known_rows = torch.zeros((), dtype=torch.float64)
+
+    def feed(self) -> None:
+        """Make the sums ready, and compute how many rows they stand for."""
+        if not self.totals:
+            self.kept = self.kept or [torch.zeros_like(p, dtype=wide_type(p.dtype)) for p in self.parameters]
+            for each in self.kept:
+                each.zero_()
+            self.totals = self.kept
+        self.totals = list(self.totals)
+        self.known_rows.fill_(float(self.rows))
+        if self.is_counted:
+            self.count = torch.as_tensor(self.count, dtype=torch.float64)
+        self.gained, self.is_emptied = 0, False
+
+    def settle(self) -> None:
+        """Count the rows that the graph has added."""
+        self.rows = self.gained + (0 if self.is_emptied else self.rows)
+        if not self.rows:
+            self.totals, self.count = [], 0
+
+    @torch.no_grad()
+    def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None) -> None:
+        """Add gradients."""
+        if not torch.compiler.is_compiling():
+            super().add(gradients, rows, count, commits)
+            return
+        require_gradients(gradients)
+        for total, gradient in zip(self.totals, gradients, strict=True):
+            total.add_(gradient.to(total.dtype), alpha=1 if self.is_counted else rows)
+        if self.is_counted:
+            self.count = self.count + count
+        self.gained += rows
+
+    @torch.no_grad()
+    def take(self, fresh: bool = True) -> tuple[Any, ...]:
+        """Return the mean or the sum, and begin anew."""
+        if not torch.compiler.is_compiling():
+            return super().take(fresh)
+        share: Any = 1.0
+        if self.is_mean and self.is_counted:
+            share = at_least_one(self.count)
+        elif self.is_mean:
+            share = self.gained + (0.0 if self.is_emptied else self.known_rows)
+        found = tuple((t / share).to(p.dtype) for t, p in zip(self.totals, self.parameters, strict=True))
+        self.drop()
+        return found
+
+    def drop(self) -> None:
+        """Forget what was added, and begin anew."""
+        if not torch.compiler.is_compiling():
+            super().drop()
+            return
+        for total in self.totals:
+            total.zero_()
+        if self.is_counted:
+            self.count = torch.zeros_like(self.count)
+        self.gained, self.is_emptied = 0, True

@@ -1,0 +1,274 @@
+"""Steps that are captured as graphs equal eager ones, and a graph is made once for each function and size of batch."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._dynamo.backends.debugging import aot_eager
+
+from compiler import compile_step
+from graphspec import load
+from graphspec.diagnostics import SpecError
+from runtime import Step, build
+from runtime.backends.torch import capture
+from runtime.backends.torch.tensors import sample_inputs
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+CLOSE = 1e-9
+"""Of float64 steps: the orders of some sums differ."""
+
+
+class Compiler:
+    """A compiler that runs graphs operation by operation, and counts them."""
+
+    def __init__(self, run: Callable[[Any, Any], Any]) -> None:
+        self.run, self.graphs = run, 0
+
+    def __call__(self, graph: Any, inputs: Any) -> Any:
+        self.graphs += 1
+        return self.run(graph, inputs)
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
+    """Compile with what runs the operations that Dynamo has found as they are."""
+    made = Compiler(lambda graph, inputs: graph.forward)
+    monkeypatch.setattr(capture, "COMPILER", made)
+    yield made
+    torch._dynamo.reset()
+
+
+def pair(plan, **options) -> tuple[Step, Step]:
+    """Return the eager step of a plan and the captured one, with the same weights."""
+    eager, captured = (build(plan, device="cpu", dtype="float64", jit=jit, **options) for jit in (None, "step"))
+    return eager, captured
+
+
+def draw(step: Step, count: int, rows: int = 4):
+    """Yield batches of numbers between 0 and 1."""
+    generator = torch.Generator().manual_seed(1)
+    inputs = sample_inputs(step.plan.program, {"batch": rows}, torch.device("cpu"), torch.float64) or {}
+    for _ in range(count):
+        yield {
+            name: torch.rand(each.shape, generator=generator, dtype=each.dtype) if each.is_floating_point() else each
+            for name, each in inputs.items()
+        }
+
+
+def assert_same(eager: Step, captured: Step, batches, mode: str = "train") -> None:
+    """Take steps of both with the same batches: outputs are equal, and so is all state at their end."""
+    for batch in batches:
+        for one, other in zip(eager(batch, mode).items(), captured(batch, mode).items(), strict=True):
+            assert one[0] == other[0]
+            torch.testing.assert_close(one[1], other[1], rtol=CLOSE, atol=CLOSE)
+    assert_alike(eager, captured)
+
+
+def assert_alike(eager: Step, captured: Step) -> None:
+    """Compare all state."""
+    ours, theirs = captured.state(), eager.state()
+    assert ours.counters == theirs.counters
+    assert ours.arrays.keys() == theirs.arrays.keys()
+    for name, array in theirs.arrays.items():
+        torch.testing.assert_close(*map(torch.from_numpy, (ours.arrays[name], array)), rtol=CLOSE, atol=CLOSE)
+
+
+def plan_of(name: str):
+    return compile_step(load(next(EXAMPLES.glob(f"*/{name}.yaml"))))
+
+
+def spec_of(rule, groups=None, **update):
+    """Return the plan of a step of a small net."""
+    net = {"layers": [{"linear": 5}, "relu", {"linear": 3}], **({"groups": groups} if groups else {})}
+    ops = {
+        "out": {"forward": "net", "inputs": "x"},
+        "loss": {"loss": "mse", "inputs": ["out", "y"]},
+        "step": {"update": "net", "loss": "loss", "optimizer": rule, **update},
+    }
+    inputs = {"x": {"shape": ["batch", 4]}, "y": {"shape": ["batch", 3]}}
+    spec = {"graphspec": 1, "name": "small", "inputs": inputs, "outputs": ["loss"], "models": {"net": net}}
+    return compile_step(load(json.dumps({**spec, "ops": ops})))
+
+
+def test_one_graph_for_each_size_of_batch_whatever_happens_in_between(compiler):
+    eager, captured = pair(plan_of("ema-classifier"))
+    assert_same(eager, captured, draw(eager, 3))
+    assert_same(eager, captured, draw(eager, 1), "eval")  # puts models into the other mode
+    assert_same(eager, captured, draw(eager, 2))
+    for step in (eager, captured):
+        step.optimizers["classifier"].learning_rate = 0.01
+    assert_same(eager, captured, draw(eager, 2))
+    assert compiler.graphs == 1
+    assert_same(eager, captured, draw(eager, 2, rows=3))
+    assert compiler.graphs == 2
+
+
+def test_a_window_over_steps(compiler):
+    eager, captured = pair(spec_of("adam", accumulate=3))
+    assert [each for each in captured.notes if "is one graph" in each] == [
+        f"train{each} is one graph, compiled in its first step" for each in ("", " (step)")
+    ]
+    for rows in (4, 3):
+        assert_same(eager, captured, draw(eager, 4, rows))
+    assert compiler.graphs == 4  # for each size one that only adds to the window, and one that takes it
+    assert_same(eager, captured, draw(eager, 4))
+    assert compiler.graphs == 4
+
+
+def test_states_cross_between_graphs_through_autograd_and_eager_steps(compiler):
+    compiler.run = aot_eager
+    eager, captured = pair(spec_of({"name": "adamw", "lr": 0.01, "fused": True}, accumulate=2))
+    for batch in draw(eager, 3):
+        eager(batch)
+    captured.restore(eager.state())
+    assert_same(eager, captured, draw(eager, 4))
+    eager.restore(captured.state())
+    assert_same(eager, captured, draw(eager, 4))
+    assert compiler.graphs == 2
+
+
+RULES = [
+    "sgd",
+    {"name": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+    {"name": "sgd", "lr": 0.01, "momentum": 0.9, "dampening": 0.5},
+    {"name": "sgd", "lr": 0.01, "momentum": 0.9, "momentum_form": "lr_inside"},
+    {"name": "adam", "lr": 0.01, "weight_decay": 0.1},
+    {"name": "adamw", "lr": {"schedule": "linear", "from": 0.1, "to": 0.01, "over": 4}},
+    {"name": "adagrad", "lr": 0.01, "lr_decay": 0.1},
+    "lion",
+    "lamb",
+    "lars",
+    "adafactor",
+    "ftrl",
+    "rprop",
+    "schedule_free_sgd",
+    "schedule_free_adamw",
+]
+each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: json.dumps(rule)[:40])
+
+
+@pytest.mark.sample(3)
+@each_rule
+def test_the_rules_of_optimizers(compiler, rule):
+    eager, captured = pair(spec_of(rule if isinstance(rule, dict) else {"name": rule, "lr": 0.01}))
+    assert_same(eager, captured, draw(eager, 4))
+    assert compiler.graphs == 1
+
+
+def test_groups_and_numbers_that_are_set_by_hand(compiler):
+    curve = {"schedule": "cosine", "from": 0.1, "to": 0.01, "over": 6}
+    groups = [{"match": "bias$", "weight_decay": 0.0}, {"match": "^0.weight", "lr_scale": 0.5}]
+    eager, captured = pair(spec_of({"name": "adamw", "lr": curve, "weight_decay": 0.1}, groups=groups))
+    assert_same(eager, captured, draw(eager, 3))
+    for step in (eager, captured):
+        step.optimizers["step"].options["eps"] = 0.1
+    assert_same(eager, captured, draw(eager, 3))
+    assert compiler.graphs == 2  # for a number that was no tensor before
+    for step in (eager, captured):
+        step.optimizers["step"].options["eps"] = 0.2
+    assert_same(eager, captured, draw(eager, 3))
+    assert compiler.graphs == 2
+
+
+@pytest.mark.parametrize("rng", ["native", "portable"])
+def test_masks_of_two_calls_that_a_graph_may_mix(compiler, rng):
+    spec = {
+        "graphspec": 1,
+        "name": "masks",
+        "rng": rng,
+        "inputs": {"x": {"shape": ["batch", 4]}},
+        "outputs": ["loss"],
+        "models": {"net": {"layers": [{"linear": 6}, {"dropout": 0.5}, {"linear": 6}, {"dropout": 0.3}]}},
+        "ops": {
+            "noise": {"random": "normal", "like": "x", "args": {"std": 0.1}},
+            "noisy": {"call": "add", "inputs": ["x", "noise"]},
+            "one": {"forward": "net", "inputs": "x"},
+            "two": {"forward": "net", "inputs": "noisy"},
+            "loss": {"loss": "mse", "inputs": ["one", "two"]},
+            "step": {"update": "net", "loss": "loss", "optimizer": {"name": "sgd", "lr": 0.1}},
+        },
+    }
+    eager, captured = pair(compile_step(load(json.dumps(spec))))
+    assert_same(eager, captured, draw(eager, 3))
+    assert compiler.graphs == 1
+
+
+class Chooser(nn.Module):
+    """A net that looks at its numbers in Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x) if x.mean().item() > 10 else self.net(2 * x)
+
+
+def test_what_cannot_be_captured_is_told_before_the_first_step_and_runs_eagerly(compiler):
+    plan = spec_of("adam")
+    eager, captured = (
+        build(plan, device="cpu", jit=jit, models={"net": torch.manual_seed(0) and Chooser()}) for jit in (None, "step")
+    )
+    (note,) = (each for each in captured.notes if "eagerly" in each)
+    assert note.startswith("train (step) runs eagerly: op 'out': ")
+    batch = {"x": torch.ones(2, 4), "y": torch.zeros(2, 3)}
+    torch.testing.assert_close(eager(batch), captured(batch), rtol=0, atol=0)
+    assert compiler.graphs == 0
+
+
+@pytest.mark.parametrize(
+    ("example", "reason"),
+    [
+        ("sparse-embeddings", "its gradient is rows of a table"),
+        ("gan-digits", "has torch.optim's interface"),
+    ],
+)
+def test_what_no_graph_can_hold_is_known_from_the_plan(compiler, example, reason):
+    overrides = ["models.discriminator.optimizer={name: rmsprop, lr: 0.001}"] if example == "gan-digits" else []
+    plan = compile_step(load(next(EXAMPLES.glob(f"*/{example}.yaml")), overrides))
+    eager, captured = pair(plan, allow=["pairs"])
+    (note,) = (each for each in captured.notes if "eagerly" in each)
+    assert reason in note
+    for one, other in zip(*([step(batch) for batch in draw(step, 2)] for step in (eager, captured)), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_a_graph_that_does_not_compile_is_said_and_the_step_is_taken_eagerly(monkeypatch):
+    def refuse(graph: Any, inputs: Any) -> Any:
+        raise ValueError("no compiler here")
+
+    monkeypatch.setattr(capture, "COMPILER", refuse)
+    told: list[str] = []
+    plan = spec_of("adam")
+    eager, captured = build(plan, device="cpu"), build(plan, device="cpu", jit="step", report=told.append)
+    batches = [{"x": torch.rand(2, 4), "y": torch.rand(2, 3)} for _ in range(2)]
+    with pytest.warns(UserWarning, match=r"train \(step\) runs eagerly: .*no compiler here"):
+        first = captured(batches[0])
+    torch.testing.assert_close(eager(batches[0]), first, rtol=0, atol=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(eager(batches[1]), captured(batches[1]), rtol=0, atol=0)
+    assert told == ["compiling train (step) for x [2, 4], y [2, 3]"]
+    assert captured.state().counters == eager.state().counters
+    torch._dynamo.reset()
+
+
+def test_checks_of_numbers_have_no_place_in_a_graph():
+    with pytest.raises(SpecError, match=r"GS277.*`debug`"):
+        build(spec_of("adam"), device="cpu", jit="step", debug=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda path: path.stem)
+def test_fifty_steps_of_every_example_that_inductor_compiled(path):
+    code = [each.stem for each in path.parent.glob("*.py")]
+    eager, captured = pair(compile_step(load(path)), allow=code)
+    assert_same(eager, captured, draw(eager, 50))
+    torch._dynamo.reset()
