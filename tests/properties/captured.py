@@ -1,0 +1,180 @@
+"""Random specs, captured as graphs, against eager steps: ``python -m tests.properties.captured COUNT [--all]``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+
+from compiler import Plan, compile_step
+from graphspec import load
+from graphspec.diagnostics import SpecError
+from runtime import Step, build
+from runtime.backends.torch import capture
+from runtime.backends.torch.codegen.graph import GraphDialect
+from tests.properties.agreement import (
+    SINGLE,
+    TOLERANCE,
+    batches,
+    codes_of,
+    find_error,
+    find_turns,
+    is_single,
+    is_small,
+    modes_of,
+)
+from tests.properties.plans import PACE
+from tests.properties.specs import base_spec, random_spec
+
+INSIDE = frozenset(GraphDialect.direct)
+"""The rules of optimizers that a graph can hold."""
+STEPS = 3
+"""How often the modes of a spec are gone through."""
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What came of many specs."""
+
+    agreed: int = 0
+    diverged: int = 0
+    graphs: int = 0
+    """Functions that were captured, and compiled no more than once."""
+    eager: Counter[str] = field(default_factory=Counter)
+    """Why functions ran eagerly, as often as they did."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    mismatches: list[str] = field(default_factory=list)
+
+
+def try_specs(seeds: Iterable[int], write: Callable[[Random], Any] = base_spec) -> Tally:
+    """Compare the steps of random specs in both forms; each graph runs its operations as Dynamo has found them."""
+    tally, before = Tally(), capture.COMPILER
+    capture.COMPILER = lambda graph, inputs: graph.forward
+    try:
+        for seed in seeds:
+            try:
+                document = direct(write(Random(seed)))
+                plan = compile_step(load(json.dumps(document) + "\n"), "torch", pace=PACE)
+                steps = [make(plan, jit) for jit in (None, "step")]
+            except SpecError as error:
+                tally.rejected[codes_of(error)] += 1
+                continue
+            found = compare(steps[0], steps[1], tally)
+            tally.mismatches += [f"seed {seed}: {found}"] * bool(found)
+            torch._dynamo.reset()
+    finally:
+        capture.COMPILER = before
+    return tally
+
+
+def direct(value: Any) -> Any:
+    """Return a document with Adam in place of the optimizers that no graph can hold."""
+    match value:
+        case {"optimizer": dict(rule)} if rule.get("name") not in INSIDE:
+            return {**direct({**value, "optimizer": ""}), "optimizer": {"name": "adam", "lr": 0.01}}
+        case {"optimizer": str(rule)} if rule and rule not in INSIDE:
+            return {**direct({**value, "optimizer": ""}), "optimizer": "adam"}
+        case dict():
+            return {key: direct(each) for key, each in value.items()}
+        case list():
+            return [direct(each) for each in value]
+        case _:
+            return value
+
+
+def make(plan: Plan, jit: Any) -> Step:
+    """Return the step of a plan."""
+    return build(plan, device="cpu", dtype="float64", allow=["tests"], jit=jit)
+
+
+def compare(eager: Step, captured: Step, tally: Tally) -> str:
+    """Return the first difference of a captured step from an eager one; nothing where they agree."""
+    spec = eager.spec
+    tolerance = SINGLE if is_single(spec) else TOLERANCE
+    turns = find_turns(spec, modes_of(eager.plan) * STEPS)
+    for number, (turn, batch) in enumerate(zip(turns, batches(spec), strict=False), 1):
+        outputs, theirs = (take(step, batch, turn) for step in (captured, eager))
+        pairs = [(outputs, theirs), (outputs, theirs) if not theirs else (state_of(captured), state_of(eager))]
+        if not all(is_small(each) for _, wanted in pairs for each in wanted.values()):
+            tally.diverged += 1
+            return ""
+        for found, wanted in pairs:
+            if found.keys() != wanted.keys():
+                return f"step {number} has {sorted(found)}, not {sorted(wanted)}"
+            for name, value in wanted.items():
+                error = find_error(found[name], value, loose=False)
+                if not error < tolerance:
+                    return f"step {number}: {name} is off by {error:.1e}"
+        if not theirs:
+            break  # both have raised the same
+    return count(captured, tally)
+
+
+def count(captured: Step, tally: Tally) -> str:
+    """Count a spec that agrees, and its graphs; return which function was compiled again."""
+    graphs: Mapping[str, Any] = captured._built.engine.graphs  # pyright: ignore[reportAttributeAccessIssue]
+    for title, each in graphs.items():
+        entries = torch._dynamo.eval_frame._debug_get_cache_entry_list(each.function.__code__)
+        if len(entries) > max(1, len(each.sizes)):
+            return f"{title} became {len(entries)} graphs for {len(each.sizes)} sizes of batches"
+        tally.graphs += bool(each.made)
+        tally.eager[each.reason[:60]] += bool(each.reason)
+    reasons = (note.partition(" runs eagerly: ")[2] for note in captured.notes if " runs eagerly: " in note)
+    tally.eager.update(reason.partition("': ")[2][:60] or reason[:60] for reason in reasons)
+    tally.agreed += 1
+    return ""
+
+
+def take(step: Step, batch: Mapping[str, np.ndarray], turn: tuple[Any, ...]) -> dict[str, np.ndarray]:
+    """Return the outputs of a step; the code of its error under no name where it raises."""
+    mode, *datasets = turn
+    try:
+        found = step(dict(batch), mode, dataset=datasets[0]) if any(datasets) else step(dict(batch), mode)
+    except SpecError as error:
+        return {codes_of(error): np.zeros(())}
+    return {name: step.numpy(value) for name, value in found.items()}
+
+
+def state_of(step: Step) -> dict[str, np.ndarray]:
+    """Return all state by name, counters too."""
+    state = step.state()
+    counters = {f"counters.{name}": np.asarray(each) for name, each in flat(state.counters).items()}
+    return {**state.arrays, **counters}
+
+
+def flat(counters: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """Return the numbers in a tree of mappings by their paths."""
+    found: dict[str, float] = {}
+    for name, each in counters.items():
+        if isinstance(each, Mapping):
+            found |= flat(each, f"{prefix}{name}.")
+        elif isinstance(each, (int, float)):
+            found[f"{prefix}{name}"] = float(each)
+    return found
+
+
+def main() -> None:
+    """Print what came of the specs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--all", action="store_true", help="specs with all features, of which few become graphs")
+    options = parser.parse_args()
+    seeds = range(options.first, options.first + options.count)
+    tally = try_specs(seeds, random_spec if options.all else base_spec)
+    print(f"{tally.agreed} agree, {tally.graphs} functions as graphs; training diverges in {tally.diverged}")
+    for title, counted in (("rejected", tally.rejected), ("run eagerly", tally.eager)):
+        print(f"{title}:", *(f"\n  {number:4} {name}" for name, number in counted.most_common() if number))
+    print(*tally.mismatches, sep="\n")
+    raise SystemExit(bool(tally.mismatches))
+
+
+if __name__ == "__main__":
+    main()
