@@ -97,7 +97,7 @@ def split_graph(
     for name, node in whole.everything.items():
         if isinstance(node, Forward) and node.train and name in roles.split:
             model = whole.models[node.model]
-            if model.batch_coupled:
+            if model.batch_coupled and not (model.is_synced and count == 1):
                 assumed = " (assumed)" if "batch_coupled" in model.assumed else ""
                 coupled[name] = f"'{node.model}' normalises over the samples that it is given{assumed}"
         if name in roles.merged:

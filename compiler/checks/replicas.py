@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from compiler.facts.models import find_layers
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Apply, Blend, CheckFinite, Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.mode_graph import ModeGraph
@@ -28,6 +29,7 @@ WHOLE = "write `parallel: {kind: replicated}`"
 def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
     """Yield E-REPLICAS for what several processes cannot do together."""
     if not spec.is_replicated:
+        yield from _find_unsynced(spec)
         return
     if backend != "torch":
         yield Diagnostic(
@@ -45,6 +47,19 @@ def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
                 span=spec.span("ops", name, key=True),
                 label="needs all rows",
                 help="remove `parallel`",
+            )
+
+
+def _find_unsynced(spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield E-REPLICAS for layers that are to normalize over processes, of which there are none."""
+    for name, model in spec.models.items():
+        if any(layer.options.get("sync") is True for layer in find_layers(model.layers or ())):
+            yield Diagnostic(
+                code="E-REPLICAS",
+                message=f"'{name}' normalizes over the rows of all processes (`sync: true`), and there is one",
+                span=spec.span("models", name, key=True),
+                label="has no others to agree with",
+                help="remove `sync`, or add `parallel: {kind: replicated}`",
             )
 
 

@@ -58,6 +58,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     buffers: bool
     rng: bool
     batch_coupled: bool
+    is_synced: bool
+    """What couples samples does so over all processes."""
     recomputes: bool
     """Parts of a call run again when its gradient is taken."""
     assumed: tuple[str, ...]
@@ -133,6 +135,7 @@ def _describe(
         buffers=traits[0],
         rng=traits[1],
         batch_coupled=traits[2],
+        is_synced=is_synced(spec.models[root].layers or ()),
         recomputes=(declared is not None and declared.recomputes is True) or (seen is not None and seen.recomputes),
         assumed=assumed,
         is_unwatched=seen is None
@@ -163,6 +166,12 @@ def _find_traits(
     named = {"buffers": traits.buffers, "rng": traits.rng, "batch_coupled": traits.batch_coupled}
     buffers, rng, coupled = (True if value is None else value for value in named.values())
     return (buffers, rng, coupled), tuple(name for name, value in named.items() if value is None)
+
+
+def is_synced(layers: tuple[Layer, ...]) -> bool:
+    """Return whether some layer couples samples, and all that do so couple those of all processes."""
+    coupled = [layer for layer in find_layers(layers) if layer.kind in COUPLED]
+    return bool(coupled) and all(layer.options.get("sync") is True for layer in coupled)
 
 
 def find_layers(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:

@@ -100,6 +100,11 @@ class LayerDecl(Struct, frozen=True, kw_only=True):
     options: Mapping[str, Plain] = {}
     layers: tuple[LayerDecl, ...] = ()
 
+    @property
+    def is_synced(self) -> bool:
+        """Return whether it, or a layer inside it, normalizes over the rows of all processes."""
+        return self.options.get("sync") is True or any(each.is_synced for each in self.layers)
+
 
 class ModelDecl(Struct, frozen=True, kw_only=True):
     """A model: a user's class, built-in layers, a single parameter, or the likeness of another (``like``)."""
@@ -133,6 +138,11 @@ class ModelDecl(Struct, frozen=True, kw_only=True):
     def has_rows(self) -> bool:
         """Return whether the gradient of some parameter is kept as rows."""
         return any(each.sparse for each in self.parameters)
+
+    @property
+    def is_synced(self) -> bool:
+        """Return whether a layer normalizes over the rows of all processes."""
+        return any(each.is_synced for each in self.layers)
 
 
 class OptimizerDecl(Struct, frozen=True, kw_only=True):

@@ -141,7 +141,9 @@ def describe_messages(plan: CompiledStep, mode: str, processes: int) -> Iterator
         total = _add(each.count_sent(processes) for each in messages)
         known = "an unknown number of bytes" if total is None else _format_size(total)
         count = f"{len(messages)} message{'' if len(messages) == 1 else 's'}"
-        rest = "" if parallel is not None and parallel.compress is not None else ", the least that there can be"
+        is_least = parallel is None or parallel.compress is None
+        is_least = is_least and not any(model.is_synced for model in plan.program.models)
+        rest = ", the least that there can be" if is_least else ""
         rest = f", {NOT_COUNTED} not counted" if plan.program.is_sharded else rest
         yield f"{of}in all {count}, and each process sends {known} in a step{rest}"
 

@@ -160,6 +160,8 @@ def batch_norm(use: LayerUse) -> LayerResult:
         raise use.wrong_input("[batch, channels, ...] with two to four axes", "use `flatten` or `reshape` before it")
     features, affine = use.require_size(1, "channels"), use.options.flag("affine")
     options = {"eps": use.options.number("eps"), "momentum": use.options.number("momentum"), "affine": affine}
+    if use.options.flag("sync"):
+        options["sync"] = True
     statistics = (
         use.tensor("running_mean", (features,), ZEROS),
         use.tensor("running_var", (features,), ONES),

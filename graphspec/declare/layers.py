@@ -94,6 +94,7 @@ LAYERS: Mapping[str, tuple[Option, ...]] = {
             meaning="weight of the new batch in the running statistics",
         ),
         AFFINE,
+        Option(name="sync", kind="bool", default=False, meaning="whether the batch is that of all processes"),
     ),
     "instance_norm": (EPS, replace(AFFINE, default=False)),
     "layer_norm": (EPS,),

@@ -152,7 +152,10 @@ def _model_globals(model: ModelDecl, context: EmitContext) -> Iterator[Global]:
     place = (model.name, model.place)
     variable = syntax.name(names.model(model.name))
     read = syntax.item(syntax.name("MODELS"), syntax.constant(model.name))
-    yield Global(name=names.model(model.name), value=divide(model, read, program), place=place)
+    made = divide(model, read, program)
+    if model.is_synced:
+        made = syntax.call("synced", made, syntax.name("replicas"))
+    yield Global(name=names.model(model.name), value=made, place=place)
 
     def listed(*, chosen: bool) -> ast.expr:
         """Return the list of its parameters: of all, or those that its class did not freeze."""

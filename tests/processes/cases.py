@@ -166,6 +166,9 @@ models: {net: {layers: [batch_norm, {linear: 2}], optimizer: sgd}}
 """
     + PLAIN
 )
+SYNC = "{batch_norm: {sync: true}}"
+SYNCED = FIT.replace("tanh", f"{SYNC}, tanh").replace("adam", "sgd")
+"""An offset before BatchNorm has no gradient: Adam would divide what rounding leaves of it by as little."""
 DROPPING = """
 inputs: {x: {shape: [batch, 64]}}
 models: {net: {layers: [{dropout: 0.5}, {linear: {out: 1, bias: false}}], optimizer: sgd}}
@@ -236,6 +239,10 @@ CASES: Mapping[str, Case] = {
     ),
     "surgery": Case(FIT + SURGERY),
     "twice": Case(TIED),
+    "synced": Case(SYNCED + PLAIN, eval=True),
+    "synced penalty": Case(
+        PENALTY.replace("[{linear: 6}, tanh,", f"[{{linear: 6}}, {SYNC}, tanh,").replace("adam", "sgd")
+    ),
     "varied": Case(VARIED),
 }
 """Cases in which replicas have the numbers of one process."""
@@ -310,7 +317,8 @@ LONG_RUNS = (Run("sharded", 2, 6, (*CASES,)), Run("sharded", 4, 10, (*CASES,)))
 def write_text(case: Case, kind: str = "none", options: str = "") -> str:
     """Return the document of a case, for processes that share it in some way."""
     parallel = f"parallel: {{{', '.join(filter(None, (f'kind: {kind}', f'buffers: {case.buffers}', options)))}}}"
-    return "\n".join(("graphspec: 1", "name: case", case.head, parallel, case.text))
+    text = case.text if kind != "none" else case.text.replace(SYNC, "batch_norm")  # one process has none to agree with
+    return "\n".join(("graphspec: 1", "name: case", case.head, parallel, text))
 
 
 def make_step(case: Case, kind: str = "none", options: str = "") -> Step:

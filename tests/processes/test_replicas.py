@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from tests.processes.cases import (
     RUNS,
     STEPS,
     SURGERY,
+    SYNCED,
     Run,
     draw,
     found,
@@ -116,6 +118,17 @@ def test_what_couples_rows_is_named() -> None:
         "W-COUPLED",
         "'loss' sees one replica at a time: `nt_xent` compares samples with each other",
     )
+
+
+def test_layers_that_agree_couple_nothing_unless_in_micro_batches() -> None:
+    assert not compile_step(load(write_text(CASES["synced"], REPLICATED.kind))).warnings
+    parts = replace(CASES["synced"], head="micro_batches: 2")
+    assert [each.code for each in compile_step(load(write_text(parts, REPLICATED.kind))).warnings] == ["W-COUPLED"]
+
+
+def test_layers_that_have_no_others_to_agree_with_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"E-REPLICAS.*'net' normalizes over the rows of all processes"):
+        compile_step(load("graphspec: 1\nname: alone\n" + SYNCED + PLAIN))
 
 
 def list_messages(name: str) -> dict[str, tuple[str, list[str]]]:

@@ -141,7 +141,7 @@ LAYERS: Mapping[str, Callee] = {
         implied={**WINDOW, "output_padding": 0},
         unused=("dilation", "groups"),  # there is one value only
     ),
-    "batch_norm": Callee(path="BatchNorm", positional=("num_features",), implied=NORM, unused=("rank",)),
+    "batch_norm": Callee(path="BatchNorm", positional=("num_features",), implied=NORM, unused=("rank", "sync")),
     "instance_norm": Callee(
         path="InstanceNorm",
         positional=("num_features",),

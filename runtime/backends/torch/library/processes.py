@@ -112,6 +112,10 @@ class Replicas:
         self.early: list[Buckets] = []
         self.is_lonely = self.count == 1 and not alone
 
+    def __deepcopy__(self, memo: object) -> Replicas:
+        """Return this one, for copies of layers that know it."""
+        return self
+
     def leave(self) -> None:
         """Take steps alone from now on."""
         self.rank, self.count = 0, 1

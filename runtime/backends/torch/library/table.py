@@ -116,6 +116,7 @@ FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {
 """How each built-in function is called, by family and name."""
 
 RANKS: Mapping[tuple[str, Value], str] = {
+    ("sync", True): "SyncedBatchNorm",
     ("rank", 2): "nn.BatchNorm1d",
     ("rank", 3): "nn.BatchNorm1d",
     ("rank", 4): "nn.BatchNorm2d",
