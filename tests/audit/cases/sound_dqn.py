@@ -19,7 +19,7 @@ for step in range(4):
     loss = F.smooth_l1_loss(q(s).gather(1, a), y)
     optimizer.zero_grad()
     loss.backward()
-    nn.utils.clip_grad_norm_(q.parameters(), 10)
+    nn.utils.clip_grad_norm_(q.parameters(), 0.5)
     optimizer.step()
     if step % 2 == 1:
         q_target.load_state_dict(q.state_dict())

@@ -16,6 +16,6 @@ for _ in range(3):
     loss = F.cross_entropy(head(out).flatten(0, 1), label.flatten())
     optimizer.zero_grad()
     loss.backward()
-    nn.utils.clip_grad_norm_(rnn.parameters(), 0.25)
+    nn.utils.clip_grad_norm_(rnn.parameters(), 0.01)
     optimizer.step()
     total += loss.item()
