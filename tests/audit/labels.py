@@ -8,6 +8,16 @@ from pathlib import Path
 
 CASES = Path(__file__).parent / "cases"
 LEVELS = ("error", "warning", "question", "waste")
+NEAR = (
+    {"leftover-grad", "leaked-grad"},
+    {"untrained", "zeroed-grad", "lost-grad"},
+    {"untrained", "dead-term"},
+    {"leaked-grad", "undetached-target"},
+    {"target-trained", "undetached-target"},
+    {"stale-read", "crossing-graph"},
+    {"crossing-graph", "freed-graph"},
+)
+"""Causes that are two views of one mistake."""
 EXPECT = re.compile(r"#\s*expect: ([a-z-]+) ([a-z]+)(?=\s*(?:#|$))")
 RAISES = re.compile(r"#\s*raises: (\w+)\s*$")
 MENTIONED = re.compile(r"expect:|raises:")
@@ -24,6 +34,11 @@ class Label:
     """The exception that ends the script, if the bug does not stay silent."""
     raised_at: int | None
     """The line from which it leaves the script."""
+
+    def is_found(self, cause: str, lines: set[int]) -> bool:
+        """Return whether a finding with this cause that points at these lines is the bug."""
+        is_near = cause == self.cause or any({cause, self.cause} <= views for views in NEAR)
+        return is_near and not lines.isdisjoint(self.lines)
 
 
 def scripts(prefix: str = "h") -> list[Path]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.audit.labels import CASES, LEVELS, read_label, scripts
+from tests.audit.labels import CASES, LEVELS, NEAR, Label, read_label, scripts
 
 README = (CASES / "README.md").read_text(encoding="utf-8")
 LONGEST = 55
@@ -37,6 +37,21 @@ def test_every_bug_is_labelled_with_a_cause_and_level_of_the_readme():
     assert len(labels) == len(scripts("h"))
     assert {label.cause for label in labels} == causes
     assert {label.level for label in labels} == {*LEVELS}
+
+
+def test_the_readme_names_the_causes_that_count_for_each_other():
+    _, _, text = README.partition("Some causes are two views of one mistake.")
+    text, _, _ = text.partition("\n\n")
+    groups = [{*re.findall(r"`([a-z-]+)`", group)} for group in text.partition(":")[2].split(";")]
+    assert groups == [*NEAR]
+
+
+def test_a_finding_is_the_bug_if_its_cause_and_one_of_its_lines_are():
+    label = Label(cause="leftover-grad", level="error", lines=(3, 7), raises=None, raised_at=None)
+    assert label.is_found("leftover-grad", {7, 9})
+    assert label.is_found("leaked-grad", {3})
+    assert not label.is_found("leftover-grad", {4})
+    assert not label.is_found("stale-read", {3})
 
 
 def test_no_sound_script_is_labelled():
