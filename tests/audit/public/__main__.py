@@ -21,7 +21,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 HARNESS = HERE / "harness"
-UPDATES = 8
+UPDATES = 4
 LIMIT = 240  # seconds
 
 
