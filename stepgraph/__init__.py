@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from compiler import Pace, Plan, compile_step
     from graphspec import Diagnostic, Graph, GraphSpec, SpecError, dump, library, load, render
     from runtime import Step, StepError, build, emit, reopen
+    from runtime.audit import audit
 
 __all__ = [
     "Diagnostic",
@@ -30,6 +31,7 @@ __all__ = [
     "SpecError",
     "Step",
     "StepError",
+    "audit",
     "build",
     "compile_step",
     "dump",
@@ -43,7 +45,7 @@ __all__ = [
 _HOMES = {
     "compiler": ("Pace", "Plan", "compile_step"),
     "graphspec": ("Diagnostic", "Graph", "GraphSpec", "SpecError", "dump", "library", "load", "render"),
-    "runtime": ("Step", "StepError", "build", "emit", "reopen"),
+    "runtime": ("Step", "StepError", "audit", "build", "emit", "reopen"),
 }
 
 
@@ -78,7 +80,7 @@ def __getattr__(name: str) -> object:
     if name == "library":
         found = importlib.import_module("graphspec.library")
     else:
-        found = getattr(importlib.import_module(home), name)
+        found = getattr(importlib.import_module("runtime.audit" if name == "audit" else home), name)
     globals()[name] = found
     return found
 

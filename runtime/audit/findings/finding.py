@@ -1,0 +1,76 @@
+"""A finding, and what it is found in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias
+
+from runtime.audit.gradients import Ledger, keep_ledger
+from runtime.audit.step_graph import Broken, find_broken
+from runtime.audit.trace import Backward, Place, Trace
+
+Level: TypeAlias = Literal["error", "warning", "question", "waste"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "question", "waste")
+"""Numbers are wrong; almost certainly not meant; only the author knows; the numbers are right, but not the time."""
+
+
+class Other(NamedTuple):
+    """Another line that a finding is about, with what happens there."""
+
+    what: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that is wrong, or may be: its code, the line that is to be changed or asked about, a sentence."""
+
+    code: str
+    place: Place
+    message: str
+    others: tuple[Other, ...] = ()
+    times: int = 1
+
+    @property
+    def key(self) -> tuple[str, Place, tuple[Place, ...]]:
+        """Return what makes two findings the same."""
+        return self.code, self.place, tuple(each.place for each in self.others)
+
+
+class Evidence:
+    """A trace, with what follows from it for more than one detector."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Return what every gradient held, and what became of it."""
+        return keep_ledger(self.trace)
+
+    @cached_property
+    def broken(self) -> tuple[Broken, ...]:
+        """Return the edges of the step's graph that the executed order breaks."""
+        return find_broken(self.trace)
+
+    @cached_property
+    def backwards(self) -> Mapping[int, Backward]:
+        """Return the backwards by their numbers."""
+        return {each.number: each for each in self.trace.of(Backward)}
+
+    @cached_property
+    def steppers(self) -> Mapping[int, frozenset[str]]:
+        """Return, by tensor, the optimizers that stepped it."""
+        found: dict[int, set[str]] = {}
+        for update in self.ledger.updates:
+            for part in update.event.parts:
+                found.setdefault(part.tensor, set()).add(update.event.optimizer)
+        return {tensor: frozenset(names) for tensor, names in found.items()}
+
+    @cached_property
+    def trained(self) -> frozenset[str]:
+        """Return the models of which an optimizer has a part."""
+        owned = {tensor for each in self.trace.optimizers for tensor in each.tensors} | set(self.steppers)
+        return frozenset(self.trace.model(tensor) for tensor in owned)

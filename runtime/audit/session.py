@@ -1,0 +1,102 @@
+"""Run an audit: around some steps of a program, or around a whole script."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from runtime.audit.findings.catalogue import find_all
+from runtime.audit.recording import Enough, find_recorder
+from runtime.audit.report import Report
+
+
+class Audit:
+    """The report of an audit, complete once its steps have run: it reads as :class:`Report` does."""
+
+    def __init__(self) -> None:
+        self._report: Report | None = None
+
+    @property
+    def report(self) -> Report:
+        """Return the report; raise RuntimeError while the audit runs."""
+        if self._report is None:
+            raise RuntimeError("the audit still runs: read its report after the `with` statement")
+        return self._report
+
+    def complete(self, report: Report) -> None:
+        """Take the report."""
+        self._report = report
+
+    @property
+    def findings(self) -> object:
+        """Return the findings, worst first."""
+        return self.report.findings
+
+    @property
+    def is_sound(self) -> bool:
+        """Return whether there is no error and no warning."""
+        return self.report.is_sound
+
+    def __str__(self) -> str:
+        """Return the report as text."""
+        return str(self.report)
+
+
+@contextmanager
+def audit(*, steps: int | None = None) -> Iterator[Audit]:
+    """Record the training steps in a `with` statement, and say what is wrong with them.
+
+    It changes no number of theirs. ``steps``: leave the statement where another step begins after so many.
+
+    >>> import stepgraph as sg
+    >>> with sg.audit() as report:
+    ...     pass  # two or three ordinary steps
+    >>> print(report)
+    0 errors, 0 warnings, 0 questions, 0 waste in no update
+    """
+    result = Audit()
+    recorder = find_recorder("torch", steps)
+    error = ""
+    recorder.start()
+    try:
+        yield result
+    except Enough:
+        pass
+    except BaseException as problem:
+        error = _describe(problem)
+        raise
+    finally:
+        trace = recorder.finish(error)
+        result.complete(Report(trace=trace, findings=find_all(trace)))
+
+
+def audit_script(path: Path, arguments: Sequence[str], steps: int) -> tuple[Report, BaseException | None]:
+    """Run a script as `python FILE ARGUMENTS` would, and stop after some steps; return what ended it, if not that.
+
+    A script that ends with ``sys.exit()``, or with ``sys.exit(0)``, has ended as it should.
+    """
+    before = sys.argv, sys.path[0]
+    problem: BaseException | None = None
+    sys.argv = [str(path), *arguments]
+    sys.path[0] = str(path.resolve().parent)
+    recorder = find_recorder("torch", steps)
+    recorder.start()
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    except Enough:
+        pass
+    except SystemExit as end:
+        problem = None if end.code in (None, 0) else end
+    except Exception as error:
+        problem = error
+    finally:
+        sys.argv, sys.path[0] = before
+        trace = recorder.finish("" if problem is None else _describe(problem))
+    return Report(trace=trace, findings=find_all(trace)), problem
+
+
+def _describe(problem: BaseException) -> str:
+    return f"{type(problem).__name__}: {problem}"

@@ -1,0 +1,227 @@
+"""Calls of PyTorch's functions: what values are made of, where their graph is cut, and who touches gradients."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from runtime.audit.trace import GradientChange, GradientRead, GradientUse, Place, Source
+from runtime.backends.torch.audit.kernels import Kernels
+from runtime.backends.torch.audit.log import Log
+from runtime.backends.torch.audit.places import find_function, is_foreign
+from runtime.backends.torch.audit.tags import EMPTY, Tag
+from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of
+
+PLACE = "stepgraph-place"
+"""Under this key the nodes of a graph know the line that made them."""
+_SKIPPED = (
+    "_record_function",
+    "_set_grad",
+    "is_",
+    "size",
+    "dim",
+    "numel",
+    "__len__",
+    "stride",
+    "get_",
+    "type",
+    "__repr__",
+)
+_IN_PLACE = ("__setitem__", "__iadd__", "__imul__", "__isub__", "__itruediv__")
+_DETACHING = ("detach", "detach_", "data.__get__")
+# Their derivative is zero anyway, so that nothing is lost where a graph is cut before them.
+_FLAT = ("sign", "sgn", "round", "floor", "ceil", "argmax", "argmin", "trunc")
+_MOST_SOURCES = 4
+
+
+class _Taken(NamedTuple):
+    """A gradient that the user's code took: how many backwards had added to it by then."""
+
+    ref: weakref.ref[torch.Tensor]
+    cell: Cell
+    count: int
+    place: Place
+
+
+class Calls(TorchFunctionMode):
+    """Sees every call of a function or method of tensors, and every access to `.grad` and `.data`."""
+
+    def __init__(self, log: Log, kernels: Kernels) -> None:
+        super().__init__()
+        self._log, self._kernels = log, kernels
+        self._kinds: dict[Any, tuple[str, bool]] = {}
+        self._taken: dict[int, _Taken] = {}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run a function, and note what it does to gradients and graphs."""
+        kwargs = kwargs or {}
+        self._log.function += 1
+        name, is_in_place = self._kinds.get(func) or self._learn(func)
+        log = self._log
+        if log.busy or name == "" or log.stepping or name in ("backward", "grad"):
+            return func(*args, **kwargs)
+        match name:
+            case "data.__set__":
+                return self._set_data(func, args)
+            case "grad.__set__":
+                return self._set_gradient(func, args)
+            case "grad.__get__":
+                result = func(*args, **kwargs)
+                if isinstance(result, torch.Tensor) and not log.running:
+                    self._note_gradient(args[0], result, is_foreign(sys._getframe(1).f_code))
+                return result
+        if self._taken:
+            self._note_uses(args)
+        if is_in_place:
+            self._note_sources(args, kwargs)
+        result = func(*args, **kwargs)
+        if is_in_place:
+            log.sources.clear()
+        self._follow(name, args, kwargs, result)
+        return result
+
+    def _learn(self, func: Any) -> tuple[str, bool]:
+        name = getattr(func, "__name__", "")
+        if name in ("__get__", "__set__"):
+            owner = getattr(getattr(func, "__self__", None), "__name__", "")
+            found = (f"{owner}.{name}", False) if owner in ("grad", "data") else ("", False)
+        elif name.startswith(_SKIPPED):
+            found = ("", False)
+        else:
+            found = (name, (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE)
+        self._kinds[func] = found
+        return found
+
+    def _set_data(self, func: Any, args: Sequence[Any]) -> Any:
+        log, (tensor, value) = self._log, args
+        cell = log.cells.add(tensor) if isinstance(tensor, nn.Parameter) else log.cells.known(tensor)
+        sources = log.sources_of(value)
+        result = func(*args)
+        if cell is not None:
+            log.cells.move(cell, tensor)
+            log.sources[cell.key] = sources
+            self._kernels.note_write(cell, ".data", log.place(), cell.key)
+            log.sources.clear()
+        return result
+
+    # ------------------------------------------------------------ gradients
+
+    def _set_gradient(self, func: Any, args: Sequence[Any]) -> Any:
+        log, (tensor, value) = self._log, args
+        sources = log.sources_of(value)
+        held = self._taken.get(id(value))
+        result = func(*args)
+        cell = log.cells.add(tensor) if isinstance(tensor, torch.Tensor) and tensor.is_leaf else None
+        if cell is None:
+            return result
+        place = log.place()
+        if held is not None and held.ref() is value:
+            self._note_use(held, place)
+        log.cells.pending.pop(cell.number, None)
+        if value is not None:
+            log.cells.track_gradient(cell, value)
+        change = "none" if value is None else "given"
+        log.add(
+            GradientChange(place=place, tensor=cell.number, change=change, function=find_function(), sources=sources)
+        )
+        return result
+
+    def _note_gradient(self, tensor: Any, gradient: torch.Tensor, by_library: bool) -> None:
+        """Note that somebody takes a gradient."""
+        log = self._log
+        cell = log.cells.known(tensor) if isinstance(tensor, torch.Tensor) else None
+        if cell is None or by_library or log.calls:
+            return
+        place = log.place()
+        count = log.cells.pending.get(cell.number, 0)
+        self._taken[id(gradient)] = _Taken(weakref.ref(gradient), cell, count, place)
+        log.add(GradientRead(place=place, tensor=cell.number))
+
+    def _note_uses(self, args: Sequence[Any]) -> None:
+        for tensor in find_tensors(args):
+            held = self._taken.get(id(tensor))
+            if held is not None and held.ref() is tensor:
+                self._note_use(held, self._log.place())
+
+    def _note_use(self, held: _Taken, place: Place) -> None:
+        if 0 < held.count < self._log.cells.pending.get(held.cell.number, 0):
+            self._log.add(GradientUse(place=place, tensor=held.cell.number, taken=held.place))
+
+    # ------------------------------------------------------------ values
+
+    def _note_sources(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Note what an operation in place writes a value from, of lists element by element."""
+        log = self._log
+        if not args:
+            return
+        target, others = args[0], (*args[1:], *kwargs.values())
+        if isinstance(target, torch.Tensor):
+            key = key_of(target)
+            if key is not None:
+                log.sources[key] = frozenset().union(*map(log.sources_of, find_tensors(others)))
+        elif isinstance(target, (list, tuple)):
+            lists = [each for each in others if isinstance(each, (list, tuple)) and len(each) == len(target)]
+            for index, each in enumerate(target):
+                key = key_of(each) if isinstance(each, torch.Tensor) else None
+                if key is not None:
+                    log.sources[key] = frozenset().union(*(log.sources_of(other[index]) for other in lists))
+
+    def _follow(self, name: str, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
+        """Give results the tags of what they are made of, and nodes of the graph their lines."""
+        log = self._log
+        results = [each for each in find_tensors((result,)) if each.is_floating_point() or each.is_complex()]
+        if not results:
+            return
+        place = None
+        for each in results:
+            node = node_of(each)
+            if node is not None and PLACE not in node.metadata:
+                place = place or log.place()
+                node.metadata[PLACE] = place
+        if log.calls and not log.tags:
+            return
+        tag = self._combine(name, [*find_tensors(args), *find_tensors(kwargs.values())])
+        for each in results:
+            if tag != EMPTY or log.tags:
+                log.tags.put(each, tag)
+
+    def _combine(self, name: str, inputs: Sequence[torch.Tensor]) -> Tag:
+        log = self._log
+        tags = [log.tags.of(each) for each in inputs]
+        cuts = frozenset[int]().union(*(each.cuts for each in tags))
+        if name in _DETACHING or name in _FLAT or not torch.is_grad_enabled():
+            cuts = frozenset(each for each in cuts if log.cuts[each].cut.kind == "no_grad")
+        if cuts:
+            cuts = self._mark_steps(cuts, inputs)
+        sources = frozenset[Source]()
+        if not log.calls:
+            # What a model computes is made of all its weights; only weights themselves are of interest here.
+            for each, tag in zip(inputs, tags, strict=True):
+                sources |= log.sources_of(each) if node_of(each) is None else tag.sources
+            sources = sources if len(sources) <= _MOST_SOURCES else frozenset()
+        return Tag(cuts, sources, next((each.scale for each in tags if each.scale is not None), None))
+
+    def _mark_steps(self, cuts: frozenset[int], inputs: Sequence[torch.Tensor]) -> frozenset[int]:
+        """Return the cuts of a value; a gradient without a graph that changes weights makes a step of first order."""
+        log = self._log
+        steps = {each for each in cuts if log.cuts[each].cut.kind == "first_order"}
+        without = {each for each in cuts if log.cuts[each].cut.kind == "no_create_graph"}
+        if without and (steps or any(isinstance(each, nn.Parameter) for each in inputs)):
+            return frozenset((cuts - without) | {log.cuts[each].step(log.cuts) for each in without})
+        return cuts
+
+
+def node_of(tensor: torch.Tensor) -> Any:
+    """Return the node of a tensor in the graph; None where there is none, or where a view must not be asked."""
+    try:
+        return tensor.grad_fn if tensor.requires_grad else None
+    except RuntimeError:
+        return None

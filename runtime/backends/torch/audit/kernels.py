@@ -1,0 +1,170 @@
+"""Kernels: which tensors they read and write, whatever autograd's version counters say."""
+
+from __future__ import annotations
+
+import weakref
+import zlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from runtime.audit.trace import Draw, GradientChange, Place, StaleCast, Write
+from runtime.backends.torch.audit.log import Log, Overwrite
+from runtime.backends.torch.audit.places import find_function
+from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of, span_of
+
+_ZEROING = ("zero_", "_foreach_zero_", "fill_", "zero")
+# Their schemas do not say that they write the running statistics, their arguments 3 and 4, where argument 5 is true.
+_NORMS = ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
+
+
+class _Facts(NamedTuple):
+    name: str
+    written: tuple[tuple[int, str], ...]
+    """Index and name of every argument that it writes."""
+    is_norm: bool
+    draws: bool
+    casts: bool
+
+
+class Kernels(TorchDispatchMode):
+    """Sees every kernel, the fused ones and those under ``.data`` too; schemas say what each of them writes."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+        self._facts: dict[Any, _Facts] = {}
+        self._casts: dict[int, tuple[weakref.ref[torch.Tensor], Cell, int, Place]] = {}
+        """Copies in lower precision that autocast keeps, the cells they were made of, and their versions then."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else the first kernel would import the compiler, which takes seconds
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run a kernel, and note what it reads and writes."""
+        kwargs = kwargs or {}
+        if self._log.busy:
+            return func(*args, **kwargs)
+        facts = self._facts.get(func) or self._learn(func)
+        if self._log.calls or self._casts:
+            self._note_reads(args)
+        if facts.draws and self._log.layers:
+            self._note_draw()
+        result = func(*args, **kwargs)
+        if facts.written or facts.is_norm:
+            targets = [args[index] if index < len(args) else kwargs.get(name) for index, name in facts.written]
+            targets += [args[3], args[4]] if facts.is_norm and args[5] else []
+            self._note_writes(facts.name, list(find_tensors(targets)))
+        if facts.casts and isinstance(args[0], nn.Parameter) and not self._log.running and not self._log.stepping:
+            self._note_cast(args[0], result)
+        return result
+
+    def _learn(self, func: Any) -> _Facts:
+        schema = func._schema
+        name = schema.name.partition("::")[2]
+        written = tuple(
+            (index, each.name)
+            for index, each in enumerate(schema.arguments)
+            if each.alias_info is not None and each.alias_info.is_write
+        )
+        draws = torch.Tag.nondeterministic_seeded in func.tags
+        self._facts[func] = facts = _Facts(name, written, name in _NORMS, draws, name == "_to_copy")
+        return facts
+
+    def _note_reads(self, args: Sequence[Any]) -> None:
+        log = self._log
+        for tensor in find_tensors(args):
+            if log.calls and isinstance(tensor, nn.Parameter):
+                cell = log.cells.add(tensor)
+                if cell is not None:
+                    log.calls[0].versions.setdefault(cell.number, cell.version)
+            elif id(tensor) in self._casts and not log.running:
+                copy, cell, version, place = self._casts[id(tensor)]
+                if copy() is tensor and cell.version != version:
+                    written = cell.writes[-1][0]
+                    log.add(StaleCast(place=log.place(), tensor=cell.number, cast=place, written=written))
+
+    def _note_draw(self) -> None:
+        log = self._log
+        with log.quiet():
+            state = zlib.crc32(torch.get_rng_state().numpy().tobytes())
+        layer = id(log.layers[-1])
+        log.add(Draw(place=log.place(), layer=layer, state=state, backward=log.backward))
+
+    def _note_cast(self, source: nn.Parameter, copy: torch.Tensor) -> None:
+        cell = self._log.cells.add(source)
+        if cell is not None and copy.dtype in (torch.bfloat16, torch.float16):
+            self._casts[id(copy)] = (weakref.ref(copy), cell, cell.version, self._log.place())
+
+    def _note_writes(self, operation: str, targets: Sequence[torch.Tensor]) -> None:
+        log, place = self._log, None
+        for tensor in targets:
+            key = key_of(tensor)
+            if key is None:
+                continue
+            owner = log.cells.gradient_cell(tensor)
+            if owner is not None:
+                if not (log.running or log.stepping or log.scaling):
+                    place = place or log.place()
+                    self._note_gradient(owner, operation, place, key)
+                continue
+            cells = log.cells.find(tensor)
+            if not cells and isinstance(tensor, nn.Parameter):
+                cell = log.cells.add(tensor)
+                cells = () if cell is None else (cell,)
+            place = place or log.place()
+            if not cells:
+                write = Overwrite(span_of(tensor), log.function, place, operation)
+                log.written.setdefault(key, []).append(write)
+            for cell in cells:
+                self.note_write(cell, operation, place, key)
+
+    def _note_gradient(self, cell: Cell, operation: str, place: Place, key: int) -> None:
+        is_zero = operation in _ZEROING
+        if is_zero:
+            self._log.cells.pending.pop(cell.number, None)
+        self._log.add(
+            GradientChange(
+                place=place,
+                tensor=cell.number,
+                change="zero" if is_zero else "changed",
+                function=find_function() or operation,
+                sources=self._log.sources.get(key, frozenset()),
+            )
+        )
+
+    def note_write(self, cell: Cell, operation: str, place: Place, key: int) -> None:
+        """Note the next version of a cell."""
+        log = self._log
+        cell.version += 1
+        is_frozen = False
+        if log.stepping:
+            by, writer = "update", log.names.of(log.stepping[-1])
+        elif log.calls:
+            call = log.calls[0]
+            by, writer = "recompute" if log.running else "forward", log.names.of(call.model)
+            is_frozen = call.model.training and not (
+                torch.is_grad_enabled() and any(each.requires_grad for each in call.model.parameters())
+            )
+            place = place if log.running else call.place
+        else:
+            by, writer = "backward" if log.running else "code", operation
+        shown = f"{writer}.step()" if by == "update" else f"a forward of {writer}" if log.calls else operation
+        cell.writes.append((place, shown))
+        log.add(
+            Write(
+                place=place,
+                tensor=cell.number,
+                version=cell.version,
+                by=by,
+                writer=writer,
+                sources=log.sources.get(key, frozenset()) if by == "code" else frozenset(),
+                frozen=is_frozen,
+            )
+        )

@@ -1,0 +1,131 @@
+"""What all parts of a recorder share: the events so far, and what is running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from runtime.audit.trace import Cut, Event, Overwritten, Place, Read, Source
+from runtime.backends.torch.audit.names import Names
+from runtime.backends.torch.audit.places import find_place
+from runtime.backends.torch.audit.tags import Tags
+from runtime.backends.torch.audit.tensors import Cell, Cells, key_of
+
+
+@dataclass(slots=True)
+class Running:
+    """A backward that is running, and what it has read so far."""
+
+    number: int
+    place: Place
+    reads: list[Read] = field(default_factory=list)
+    overwritten: list[Overwritten] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Call:
+    """A call of a model that is running."""
+
+    model: nn.Module
+    place: Place
+    versions: dict[int, int] = field(default_factory=dict)
+    """Cell -> the version that it read first."""
+
+
+class Overwrite(NamedTuple):
+    """A write to a value that is no cell: which bytes, in which call of a function."""
+
+    span: tuple[int, int]
+    function: int
+    place: Place
+    operation: str
+
+
+class CutMark:
+    """A cut, with the number of the node whose value lost its graph there, 0 for none."""
+
+    __slots__ = ("cut", "number", "steps")
+
+    def __init__(self, cut: Cut, number: int = 0) -> None:
+        self.cut, self.number = cut, number
+        self.steps = -1
+
+    def step(self, cuts: list[CutMark]) -> int:
+        """Return the number of the cut as that of a step of first order, which is added to the others once."""
+        if self.steps < 0:
+            cuts.append(CutMark(replace(self.cut, kind="first_order")))
+            self.steps = len(cuts) - 1
+        return self.steps
+
+
+class Log:
+    """The events of a program, its cells and names, and the calls that are running."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.cells = Cells()
+        self.names = Names(self.cells)
+        self.tags = Tags()
+        self.cuts: list[CutMark] = []
+        self.busy = False
+        """The recorder itself computes: nothing of it is an event."""
+        self.calls: list[Call] = []
+        self.layers: list[nn.Module] = []
+        self.running: list[Running] = []
+        self.stepping: list[torch.optim.Optimizer] = []
+        self.scaling = False
+        self.written: dict[int, list[Overwrite]] = {}
+        """Storage -> the writes to values in it that are no cells."""
+        self.function = 0
+        """The number of the call of a function that runs, or ran last."""
+        self.sources: dict[int, frozenset[Source]] = {}
+        """Storage -> what the value is made of that the operation which now runs writes there."""
+        self.unseen: dict[str, None] = {}
+        self.backwards = 0
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Compute something that is no event, as the program would not have been there."""
+        before, self.busy = self.busy, True
+        try:
+            yield
+        finally:
+            self.busy = before
+
+    @property
+    def backward(self) -> int:
+        """Return the number of the innermost backward that runs, 0 for none."""
+        return self.running[-1].number if self.running else 0
+
+    def add(self, event: Event) -> None:
+        """Append an event."""
+        self.events.append(event)
+
+    def version_of(self, tensor: torch.Tensor) -> tuple[Cell | None, int]:
+        """Return the cell that a tensor shares memory with, if any, and how often that memory has been written."""
+        cell = next(iter(self.cells.find(tensor)), None)
+        if cell is not None:
+            return cell, cell.version
+        key = key_of(tensor)
+        return None, len(self.written.get(key, ())) if key is not None else 0
+
+    def sources_of(self, tensor: Any) -> frozenset[Source]:
+        """Return what a tensor is, or is made of: cells and gradients of cells."""
+        if not isinstance(tensor, torch.Tensor):
+            return frozenset()
+        cells = self.cells.find(tensor)
+        if cells:
+            return frozenset(Source(cell.number) for cell in cells)
+        cell = self.cells.gradient_cell(tensor)
+        if cell is not None:
+            return frozenset({Source(cell.number, True)})
+        return self.tags.of(tensor).sources
+
+    def place(self) -> Place:
+        """Return the user's line that runs."""
+        return find_place()

@@ -1,0 +1,126 @@
+"""Calls of models: which model runs, in which mode, and what it is called with."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from runtime.audit.trace import Cut, Forward, Place, Replicated
+from runtime.backends.torch.audit.calls import node_of
+from runtime.backends.torch.audit.log import Call, CutMark, Log
+from runtime.backends.torch.audit.places import is_called_from
+from runtime.backends.torch.audit.tags import Tag
+from runtime.backends.torch.audit.tensors import find_tensors
+
+CUTS = "stepgraph-cuts"
+
+
+class Models:
+    """The two global hooks of modules."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._replicated: dict[int, weakref.ref[nn.parallel.DistributedDataParallel]] = {}
+        """By the number of the module inside."""
+        self.pending_forwards: dict[int, Place] = {}
+        """Replicated models whose last forward has had no backward yet."""
+        self._losing: dict[int, int] = {}
+        """Module that runs without a graph on an input that has one -> the number of the cut."""
+        self._taking: dict[int, frozenset[int]] = {}
+        """Module that is called with a gradient, as with an adversarial input -> the cuts that are none then."""
+
+    def replicated(self) -> Iterator[nn.parallel.DistributedDataParallel]:
+        """Yield the models of several processes."""
+        yield from (model for model in (each() for each in self._replicated.values()) if model is not None)
+
+    def enter(self, module: nn.Module, args: Sequence[Any]) -> None:
+        """Note that a module is called."""
+        log = self._log
+        if log.busy:
+            return
+        place = log.place()
+        if not log.calls:
+            if not log.running and next(module.parameters(), None) is not None:
+                log.names.add_model(module)
+            log.calls.append(Call(module, place))
+        self._note_replicas(module, place)
+        log.layers.append(module)
+        for each in module._buffers.values():
+            if each is not None and log.cells.known(each) is None:
+                log.cells.add(each, "buffers")
+        if log.running or next(module.parameters(), None) is None:
+            return
+        inputs = [each for each in find_tensors(args) if each.is_floating_point()]
+        if not torch.is_grad_enabled():
+            self._note_loss_of_graph(module, inputs, place)
+        elif len(log.layers) == 1:
+            marks = frozenset().union(*(log.tags.of(each).cuts for each in inputs))
+            taken = frozenset(each for each in marks if log.cuts[each].cut.kind == "no_create_graph")
+            if taken:
+                self._taking[id(module)] = taken
+
+    def _note_loss_of_graph(self, module: nn.Module, inputs: Sequence[torch.Tensor], place: Place) -> None:
+        nodes = [node for node in map(node_of, inputs) if node is not None]
+        if not nodes or is_called_from("checkpoint", "backward"):
+            return
+        log = self._log
+        number = len(log.cuts) + 1
+        for node in nodes:
+            if not hasattr(node, "variable"):
+                node.metadata[CUTS] = (*node.metadata.get(CUTS, ()), number)
+        log.cuts.append(CutMark(Cut(kind="no_grad", place=place, what=log.names.of(module)), number))
+        self._losing[id(module)] = len(log.cuts) - 1
+
+    def leave(self, module: nn.Module, args: Sequence[Any], result: Any) -> None:
+        """Note that a module returns, or raises."""
+        log = self._log
+        if log.busy or not log.layers:
+            return
+        while log.layers and log.layers.pop() is not module:
+            pass
+        lost, taken = self._losing.pop(id(module), None), self._taking.pop(id(module), frozenset())
+        if lost is not None or taken:
+            for each in find_tensors((result,)):
+                tag = log.tags.of(each)
+                cuts = (tag.cuts | ({lost} if lost is not None else set())) - taken
+                log.tags.put(each, Tag(frozenset(cuts), tag.sources, tag.scale))
+        if log.calls and log.calls[-1].model is module:
+            call = log.calls.pop()
+            name = log.names.of(module)
+            is_compiled = type(module).__name__ == "OptimizedModule"
+            if is_compiled:
+                log.unseen[f"{name} is compiled: what its layers do inside is not seen"] = None
+            log.add(
+                Forward(
+                    place=call.place,
+                    model=name,
+                    versions=tuple(call.versions.items()),
+                    training=module.training,
+                    recorded=torch.is_grad_enabled(),
+                    trainable=any(each.requires_grad for each in module.parameters()),
+                    backward=log.backward,
+                    compiled=is_compiled,
+                )
+            )
+
+    def _note_replicas(self, module: nn.Module, place: Place) -> None:
+        if not torch.is_grad_enabled() or self._log.running:
+            return
+        if isinstance(module, nn.parallel.DistributedDataParallel):
+            self._replicated[id(module.module)] = weakref.ref(module)
+            if module.require_backward_grad_sync:
+                earlier = self.pending_forwards.get(id(module))
+                if earlier is not None:
+                    self._add(place, module, "two-forwards", earlier)
+            self.pending_forwards[id(module)] = place
+        elif id(module) in self._replicated:
+            outer = self._replicated[id(module)]()
+            if outer is not None and not (self._log.layers and self._log.layers[-1] is outer):
+                self._add(place, outer, "bypassed", None)
+
+    def _add(self, place: Place, model: nn.Module, kind: Any, other: Place | None) -> None:
+        self._log.add(Replicated(place=place, model=self._log.names.of(model), event=kind, other=other))

@@ -1,0 +1,129 @@
+"""Names of models, parameters and optimizers: the variables that the user's frames have for them."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from itertools import count
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from runtime.backends.torch.audit.places import frames
+from runtime.backends.torch.audit.tensors import Cell, Cells
+
+
+def find_name(wanted: object) -> str:
+    """Return the variable, attribute or item that the user's frames know an object by, empty where none does."""
+    for frame in frames():
+        for scope in (frame.f_locals, frame.f_globals):
+            for name, value in list(scope.items()):
+                if value is wanted and not name.startswith("_"):
+                    return name
+        for name, value in list(frame.f_locals.items()):
+            inner = next((part for part, each in _parts(value) if each is wanted), None)
+            if inner is not None:
+                return inner.lstrip(".") if name in ("self", "cls") else f"{name}{inner}"
+    return ""
+
+
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """Yield the attributes and items of an object, with how they are written behind its name."""
+    match value:
+        case type() | ModuleType():
+            return
+        case nn.Module():
+            yield from ((f".{name}", each) for name, each in value.named_modules() if name)
+            yield from ((f".{name}", each) for name, each in vars(value).items())
+        case dict():
+            yield from ((f"[{key!r}]", each) for key, each in list(value.items())[:200])
+        case list() | tuple():
+            yield from ((f"[{index}]", each) for index, each in enumerate(value[:200]))
+        case _:
+            yield from ((f".{name}", each) for name, each in list(getattr(value, "__dict__", {}).items())[:200])
+
+
+class Names:
+    """The names that were given, each once."""
+
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
+        self._given: dict[int, tuple[str, weakref.ref[Any]]] = {}
+        self._taken: set[str] = set()
+        self._everywhere: list[weakref.ref[nn.Module]] | None = None
+        self.models: list[weakref.ref[nn.Module]] = []
+
+    def of(self, thing: object) -> str:
+        """Return the name of an optimizer or schedule."""
+        known = self._given.get(id(thing))
+        if known is not None and known[1]() is thing:
+            return known[0]
+        base = find_name(thing) or type(thing).__name__
+        name = (
+            base
+            if base not in self._taken
+            else next(f"{base}#{n}" for n in count(2) if f"{base}#{n}" not in self._taken)
+        )
+        self._taken.add(name)
+        self._given[id(thing)] = (name, weakref.ref(thing))
+        return name
+
+    def add_model(self, model: nn.Module) -> str:
+        """Return the name of a model; its parameters and buffers become cells with names."""
+        known = self._given.get(id(model))
+        if known is not None and known[1]() is model:
+            return known[0]
+        name = self.of(model)
+        self.models.append(weakref.ref(model))
+        for inner, tensor in model.named_parameters():
+            # What `functional_call` puts in the place of a parameter is none.
+            if isinstance(tensor, nn.Parameter):
+                self._name(self._cells.add(tensor), name, inner)
+        for inner, tensor in model.named_buffers():
+            self._name(self._cells.add(tensor, "buffers"), name, inner)
+        return name
+
+    def complete(self, cell: Cell) -> None:
+        """Find the model of a cell that no call has named: among the user's variables, else among all modules."""
+        tensor = cell.ref()
+        if cell.model or tensor is None:
+            return
+        for find in (_find_in_frames, self._find_everywhere):
+            model = next((each for each in find() if any(one is tensor for one in _tensors_of(each))), None)
+            if model is not None:
+                self.add_model(model)
+                break
+        if not cell.model:
+            cell.model = find_name(tensor) or f"tensor#{cell.number}"
+
+    def _find_everywhere(self) -> list[nn.Module]:
+        """Return all modules that are no part of another. It takes long, so it is done once."""
+        if self._everywhere is None:
+            found = [each for each in gc.get_objects() if issubclass(type(each), nn.Module)]
+            inner = {id(child) for module in found for child in module.__dict__.get("_modules", {}).values()}
+            roots = [each for each in found if id(each) not in inner and "_modules" in each.__dict__]
+            self._everywhere = [weakref.ref(each) for each in roots]
+        return [each for each in (ref() for ref in self._everywhere) if each is not None]
+
+    @staticmethod
+    def _name(cell: Cell | None, model: str, name: str) -> None:
+        if cell is not None and not cell.model:
+            cell.model, cell.name = model, name
+
+
+def _tensors_of(module: nn.Module) -> Iterator[torch.Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()
+
+
+def _find_in_frames() -> Iterator[nn.Module]:
+    """Yield the modules that the user's variables hold, or that are in what they hold."""
+    for frame in frames():
+        for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
+            if isinstance(value, nn.Module):
+                yield value
+            elif not isinstance(value, torch.Tensor):
+                yield from (each for _, each in _parts(value) if isinstance(each, nn.Module))

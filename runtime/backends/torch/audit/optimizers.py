@@ -1,0 +1,245 @@
+"""Optimizers, loss scalers and schedules: what steps what, and when."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.optim import Optimizer
+
+from runtime.audit.trace import Part, Place, ScalerStep, ScalerUpdate, Tick, Unscale, Update
+from runtime.backends.torch.audit.log import Log
+from runtime.backends.torch.audit.places import is_called_from
+from runtime.backends.torch.audit.tensors import Cell
+
+
+class _Stepped(NamedTuple):
+    """One tensor of an optimizer before its step."""
+
+    cell: Cell
+    tensor: torch.Tensor
+    part: Part
+    copy: torch.Tensor | None
+    """Its value, where its gradient is zero: it should stay."""
+
+
+class _Step(NamedTuple):
+    """A step that is running."""
+
+    place: Place
+    start: int
+    tensors: list[_Stepped]
+    repeated: bool
+    overflow: bool
+    state: Mapping[tuple[int, str], torch.Tensor]
+    """Copies of the state, where the step will be skipped."""
+    closure: bool
+    unscales: bool
+    inner: list[None]
+    """One entry for each optimizer that it steps itself."""
+
+
+def parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    """Return what an optimizer steps."""
+    return [each for group in optimizer.param_groups for each in group["params"]]
+
+
+class Optimizers:
+    """The two global hooks of optimizers, and stand-ins for the methods of scalers and schedules."""
+
+    def __init__(self, log: Log, stop: Callable[[Optimizer], None]) -> None:
+        self._log, self._stop = log, stop
+        self._steps: list[_Step] = []
+        self.stepped: dict[int, int] = {}
+        """Optimizer -> how often it has been stepped, skipped steps included."""
+        self._ticking = False
+        self._made = [weakref.ref(each) for each in gc.get_objects() if issubclass(type(each), Optimizer)]
+
+    def make(self, original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
+        """Note that an optimizer is made."""
+        original(optimizer, *args, **kwargs)
+        self._made.append(weakref.ref(optimizer))
+
+    def alive(self) -> Iterator[Optimizer]:
+        """Yield the optimizers that there are, whether they were stepped or not."""
+        yield from (each for each in (ref() for ref in self._made) if each is not None)
+
+    # ------------------------------------------------------------ steps
+
+    def before_step(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Note what a step is about to see."""
+        log = self._log
+        if log.busy:
+            return
+        if not self._steps:
+            self._stop(optimizer)
+        for each in self._steps:
+            each.inner.append(None)
+        with log.quiet():
+            log.names.of(optimizer)
+            tensors = parameters_of(optimizer)
+            found = getattr(optimizer, "found_inf", None)
+            overflow = isinstance(found, torch.Tensor) and bool(found.any())
+            closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+            self._steps.append(
+                _Step(
+                    place=log.place(),
+                    start=len(log.events),
+                    tensors=[each for each in map(self._look_at, dict.fromkeys(tensors)) if each is not None],
+                    repeated=len({id(each) for each in tensors}) < len(tensors),
+                    overflow=overflow,
+                    state={key: value.clone() for key, value in _state_of(optimizer).items()} if overflow else {},
+                    closure=closure is not None,
+                    unscales=isinstance(getattr(optimizer, "grad_scale", None), torch.Tensor),
+                    inner=[],
+                )
+            )
+        log.stepping.append(optimizer)
+
+    def _look_at(self, tensor: torch.Tensor) -> _Stepped | None:
+        cell = self._log.cells.add(tensor)
+        if cell is None:
+            return None
+        self._log.names.complete(cell)
+        gradient = tensor.grad
+        is_zero = (
+            gradient is not None
+            and not self._log.cells.pending.get(cell.number)
+            and not gradient.is_sparse
+            and not bool(gradient.any())
+        )
+        part = Part(tensor=cell.number, has_gradient=gradient is not None, zero=is_zero, required=tensor.requires_grad)
+        return _Stepped(cell, tensor, part, tensor.detach().clone() if is_zero else None)
+
+    def after_step(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Note what a step has done."""
+        log = self._log
+        if log.busy or not log.stepping or log.stepping[-1] is not optimizer:
+            return
+        log.stepping.pop()
+        step = self._steps.pop()
+        self.stepped[id(optimizer)] = self.stepped.get(id(optimizer), 0) + 1
+        if step.inner and not step.closure:
+            return  # it has only stepped another optimizer, which has its own event
+        with log.quiet():
+            now = _state_of(optimizer) if step.overflow else {}
+            changed = any(
+                key[1] != "step" and not torch.equal(value, step.state.get(key, torch.zeros_like(value)))
+                for key, value in now.items()
+            )
+            log.add(
+                Update(
+                    place=step.place,
+                    optimizer=log.names.of(optimizer),
+                    parts=tuple(map(_finish, step.tensors)),
+                    start=step.start,
+                    repeated=step.repeated,
+                    overflow=step.overflow,
+                    state_written=changed,
+                    closure=step.closure,
+                    unscales=step.unscales,
+                )
+            )
+
+    # ------------------------------------------------------------ loss scalers
+
+    def scale(self, original: Callable[..., Any], scaler: Any, outputs: Any) -> Any:
+        """Note that a loss is multiplied by the scale."""
+        result = original(scaler, outputs)
+        log = self._log
+        if scaler.is_enabled() and not log.busy:
+            with log.quiet():
+                factor = scaler.get_scale()
+                for each in (result,) if isinstance(result, torch.Tensor) else result:
+                    log.tags.put(each, log.tags.of(each)._replace(scale=factor))
+        return result
+
+    def unscale(self, original: Callable[..., Any], scaler: Any, optimizer: Optimizer) -> Any:
+        """Note that gradients are divided by the scale."""
+        log, before = self._log, self._log.scaling
+        log.scaling = True
+        try:
+            result = original(scaler, optimizer)
+        finally:
+            log.scaling = before
+        if scaler.is_enabled():
+            with log.quiet():
+                log.add(
+                    Unscale(
+                        place=log.place(),
+                        scaler=id(scaler),
+                        optimizer=log.names.of(optimizer),
+                        scale=scaler.get_scale(),
+                        tensors=self._numbers(optimizer),
+                    )
+                )
+        return result
+
+    def scaler_step(
+        self, original: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Note that a scaler steps an optimizer, or skips it."""
+        log, before = self._log, self.stepped.get(id(optimizer), 0)
+        place = log.place()
+        was_scaling, log.scaling = log.scaling, True
+        try:
+            result = original(scaler, optimizer, *args, **kwargs)
+        finally:
+            log.scaling = was_scaling
+        if scaler.is_enabled():
+            skipped = self.stepped.get(id(optimizer), 0) == before
+            self.stepped[id(optimizer)] = before + 1
+            with log.quiet():
+                name, tensors = log.names.of(optimizer), self._numbers(optimizer)
+            log.add(ScalerStep(place=place, scaler=id(scaler), optimizer=name, tensors=tensors, skipped=skipped))
+        return result
+
+    def scaler_update(self, original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:
+        """Note that a scaler moves its scale."""
+        result = original(scaler, *args, **kwargs)
+        if scaler.is_enabled():
+            self._log.add(ScalerUpdate(place=self._log.place(), scaler=id(scaler)))
+        return result
+
+    def _numbers(self, optimizer: Optimizer) -> tuple[int, ...]:
+        cells = (self._log.cells.add(each) for each in parameters_of(optimizer))
+        return tuple(cell.number for cell in cells if cell is not None)
+
+    # ------------------------------------------------------------ schedules
+
+    def tick(self, original: Callable[..., Any], schedule: Any, *args: Any, **kwargs: Any) -> Any:
+        """Note that a schedule is advanced, by the program rather than by itself or another schedule."""
+        if self._ticking or self._log.busy or is_called_from("_initial_step", "__init__"):
+            return original(schedule, *args, **kwargs)
+        self._ticking = True
+        try:
+            result = original(schedule, *args, **kwargs)
+        finally:
+            self._ticking = False
+        log = self._log
+        with log.quiet():
+            optimizer = getattr(schedule, "optimizer", None)
+            if isinstance(optimizer, Optimizer):
+                name = log.names.of(optimizer)
+                log.add(Tick(place=log.place(), schedule=log.names.of(schedule), optimizer=name))
+        return result
+
+
+def _state_of(optimizer: Optimizer) -> dict[tuple[int, str], torch.Tensor]:
+    """Return the tensors in the state of an optimizer."""
+    return {
+        (index, name): value
+        for index, tensor in enumerate(parameters_of(optimizer))
+        for name, value in optimizer.state.get(tensor, {}).items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+def _finish(stepped: _Stepped) -> Part:
+    part = stepped.part
+    if stepped.copy is None or torch.equal(stepped.tensor.detach(), stepped.copy):
+        return part
+    return Part(tensor=part.tensor, has_gradient=part.has_gradient, zero=part.zero, moved=True, required=part.required)

@@ -1,0 +1,71 @@
+"""Lines of the user's: where a frame is that belongs neither to PyTorch, nor to Python's library, nor to the audit."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, FrameType
+
+import torch
+
+from runtime.audit.trace import NOWHERE, Place
+
+_OURS = Path(__file__).resolve().parents[3]
+_FOREIGN = (
+    os.path.dirname(torch.__file__) + os.sep,
+    *(f"{_OURS / each}{os.sep}" for each in ("audit", "backends", "cli")),
+    str(_OURS.parent / "stepgraph") + os.sep,
+)
+_LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
+
+
+@functools.cache
+def is_foreign(code: CodeType) -> bool:
+    """Return whether code is PyTorch's, Python's, or the audit's own."""
+    name = code.co_filename
+    if name.startswith("<"):
+        return not name.startswith(("<ipython", "<doctest"))
+    path = os.path.abspath(name)
+    return path.startswith(_FOREIGN) or (path.startswith(_LIBRARY) and "site-packages" not in path)
+
+
+def frames() -> Iterator[FrameType]:
+    """Yield the user's frames, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not is_foreign(frame.f_code):
+            yield frame
+        frame = frame.f_back
+
+
+def find_place() -> Place:
+    """Return the innermost line of the user's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_foreign(frame.f_code):
+        frame = frame.f_back
+    return NOWHERE if frame is None else Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def find_function() -> str:
+    """Return the name of the library's function that the user's innermost line called, empty where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    name = ""
+    while frame is not None and is_foreign(frame.f_code):
+        if not frame.f_code.co_filename.startswith(_FOREIGN[1]):
+            name = frame.f_code.co_name
+        frame = frame.f_back
+    return name
+
+
+def is_called_from(*names: str) -> bool:
+    """Return whether a function of the library of one of these names is running, below the user's innermost line."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_foreign(frame.f_code):
+        if frame.f_code.co_name in names:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,147 @@
+"""Saved tensors: which version of a tensor a backward reads, and whether it is the one that the forward saved."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+
+from runtime.audit.trace import Overwritten, Place, Read
+from runtime.backends.torch.audit.log import Log
+from runtime.backends.torch.audit.tensors import Cell, span_of
+
+# A convolution keeps its weight even where no gradient needs it, as the norms do; autograd checks it nevertheless.
+_KEEPING = ("Convolution", "BatchNorm", "LayerNorm", "GroupNorm")
+_HINT = (
+    " Hint: enable anomaly detection to find the operation that failed to compute its gradient, "
+    "with torch.autograd.set_detect_anomaly(True, check_nan=False)."
+)
+_HINT_OF_ANOMALIES = (
+    " Hint: the backtrace further above shows the operation that failed to compute its gradient. The variable in "
+    "question was changed in there or anywhere later. Good luck!"
+)
+
+
+class _Saved:
+    """A tensor that a forward saved. The graph is not held, only the value."""
+
+    __slots__ = ("cell", "count", "function", "origin", "place", "value", "version")
+
+    def __init__(
+        self, value: torch.Tensor, cell: Cell | None, version: int, place: Place, function: int, origin: str
+    ) -> None:
+        self.value, self.cell, self.version, self.place = value, cell, version, place
+        self.function, self.origin = function, origin
+        self.count = None if value.is_inference() else value._version
+
+
+class SavedTensors:
+    """The two hooks of `torch.autograd.graph.saved_tensors_hooks`."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def pack(self, tensor: torch.Tensor) -> Any:
+        """Save a tensor: its value, and which version of what it is."""
+        if self._log.busy:
+            return tensor.detach()
+        value = tensor  # of a leaf autograd keeps the tensor itself, which `.data = ...` may give other memory
+        if isinstance(tensor, torch.nn.Parameter):
+            self._log.cells.add(tensor)
+        elif not tensor.is_leaf:
+            with self._log.quiet():
+                # Detached, so that the graph does not hold itself; the counter of versions is shared.
+                value = tensor.detach()
+        cell, version = self._log.version_of(value)
+        return _Saved(value, cell, version, self._log.place(), self._log.function, _find_origin(tensor))
+
+    def unpack(self, saved: Any) -> torch.Tensor:
+        """Give a saved tensor back; raise the error that autograd would have raised where it was overwritten."""
+        if isinstance(saved, torch.Tensor):
+            return saved
+        value, cell = saved.value, saved.cell
+        raised = saved.count is not None and value._version != saved.count
+        log = self._log
+        if log.running and not log.busy:
+            now = self._version_now(saved)
+            if cell is not None:
+                self._note_read(saved, cell, now, raised)
+            else:
+                self._note_value(saved, raised)
+        if raised:
+            raise RuntimeError(_say(saved))
+        return value
+
+    def _note_value(self, saved: _Saved, raised: bool) -> None:
+        """Note that a value is not what was saved; what a function does within itself is its own affair."""
+        first, last = span_of(saved.value)
+        writes = self._log.written.get(saved.value.untyped_storage()._cdata, ())[saved.version :]
+        write = next(
+            (
+                each
+                for each in writes
+                if each.function != saved.function and each.span[0] < last and first < each.span[1]
+            ),
+            None,
+        )
+        if write is not None or raised:
+            place, operation = (write.place, write.operation) if write is not None else (saved.place, "a write")
+            self._log.running[-1].overwritten.append(
+                Overwritten(place=saved.place, written=place, operation=operation, raised=raised)
+            )
+
+    def _version_now(self, saved: _Saved) -> int:
+        """Return the version of the memory that was saved; a cell that has moved elsewhere leaves it as it was."""
+        cell, version = self._log.version_of(saved.value)
+        return version if cell is saved.cell else saved.version
+
+    def _note_read(self, saved: _Saved, cell: Cell, now: int, raised: bool) -> None:
+        node = torch._C._current_autograd_node()
+        if node is not None and cell.kind == "buffers" and _uses_batch(node):
+            return  # the statistics are saved, but not read
+        is_kept_for_nothing = (
+            node is not None
+            and cell.kind == "params"
+            and any(each in node.name() for each in _KEEPING)
+            and bool(node.next_functions)
+            and node.next_functions[0][0] is None
+        )
+        self._log.running[-1].reads.append(
+            Read(
+                tensor=cell.number,
+                version=saved.version,
+                now=now,
+                place=saved.place,
+                raised=raised,
+                needed=not is_kept_for_nothing,
+            )
+        )
+
+
+def _uses_batch(node: Any) -> bool:
+    return True in (getattr(node, "_saved_training", False), getattr(node, "_saved_train", False))
+
+
+def _find_origin(tensor: torch.Tensor) -> str:
+    """Return how autograd's error calls where a tensor comes from; empty for a leaf."""
+    try:
+        node = tensor.grad_fn if tensor.requires_grad else None
+    except RuntimeError:  # a view whose base was written in a way that forbids to look at it
+        return ""
+    if node is None:
+        return ""
+    if tensor._base is not None:
+        return "output 0 of AsStrided"
+    return f"output {tensor.output_nr} of {re.sub(r'Backward[0-9]*$', '', node.name())}"
+
+
+def _say(saved: _Saved) -> str:
+    """Return the message of autograd's own error, which hooks of saved tensors turn off."""
+    value = saved.value
+    origin = f", which is {saved.origin}," if saved.origin else ""
+    return (
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[{value.type()} {list(value.shape)}]{origin} is at version {value._version}; expected version {saved.count} "
+        f"instead.{_HINT_OF_ANOMALIES if torch.is_anomaly_enabled() else _HINT}"
+    )

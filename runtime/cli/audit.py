@@ -1,0 +1,73 @@
+"""``stepgraph audit``: what is wrong with a training loop that somebody wrote by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runtime.cli.inspect import deliver
+from runtime.terminal import PROBLEM
+
+
+def audit(
+    script: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A Python program that trains with PyTorch."),
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the program.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Stop after so many steps of every optimizer.")] = 3,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings too.")] = False,
+    report: Annotated[
+        Path | None, typer.Option("--json", metavar="PATH", help="Also write the report as JSON (- for the terminal).")
+    ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Also write it as SARIF 2.1.0, which code hosts show.")
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="A file of findings that are known and left out.")
+    ] = None,
+    update_baseline: Annotated[
+        bool, typer.Option("--update-baseline", help="Write what is found to that file, instead of reading it.")
+    ] = False,
+) -> None:
+    """Run some steps of a training program as `python FILE` would, and say what is wrong with them, with its lines."""
+    from runtime.audit.report import fingerprint, to_json, to_sarif
+    from runtime.audit.session import audit_script
+
+    if update_baseline and baseline is None:
+        raise typer.BadParameter("--update-baseline needs --baseline PATH", param_hint="--update-baseline")
+    if baseline is not None and not update_baseline and not baseline.is_file():
+        raise typer.BadParameter(
+            f"there is no file {str(baseline)!r}: write it with --update-baseline", param_hint="--baseline"
+        )
+    made, problem = audit_script(script, arguments or (), steps)
+    if isinstance(problem, Exception):
+        traceback.print_exception(problem)
+    if baseline is not None and update_baseline:
+        deliver("".join(f"{fingerprint(each)}\n" for each in made.findings), baseline)
+    if baseline is not None:
+        made = made.accept(baseline.read_text(encoding="utf-8").splitlines())
+    if report is not None:
+        deliver(json.dumps(to_json(made), indent=2), None if str(report) == "-" else report)
+    if sarif is not None:
+        deliver(json.dumps(to_sarif(made, _find_version()), indent=2), sarif)
+    if str(report) != "-":
+        sys.stdout.flush()
+        deliver(str(made), None, is_text=True)
+    if problem is not None or made.of("error") or (strict and made.of("warning")):
+        raise typer.Exit(PROBLEM)
+
+
+def _find_version() -> str:
+    try:
+        return version("stepgraph")
+    except PackageNotFoundError:
+        return "0"

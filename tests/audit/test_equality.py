@@ -1,0 +1,106 @@
+"""An audit changes nothing: weights, buffers, state, random numbers, values and errors are those of a plain run."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules import module as modules
+from torch.optim import lr_scheduler
+from torch.optim.optimizer import _global_optimizer_pre_hooks
+
+from runtime.audit import audit
+from tests.audit.loops import LOOPS, WRITES, stale
+
+
+def run(loop):
+    """Return everything that a loop leaves, and the state of the random numbers behind it."""
+    torch.manual_seed(7)
+    left = loop(3)
+    tensors = [t for model in left.models for t in model.state_dict().values()]
+    tensors += [parameter.grad for model in left.models for parameter in model.parameters()]
+    for optimizer in left.optimizers:
+        state = optimizer.state_dict()["state"]
+        tensors += [value for slots in state.values() for value in slots.values() if isinstance(value, torch.Tensor)]
+    return tensors, left.values, torch.get_rng_state()
+
+
+def same(one, other):
+    return (one is None and other is None) or torch.equal(one.nan_to_num(), other.nan_to_num())
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_leaves_bit_for_bit_what_it_leaves_without_an_audit(name):
+    plain, values, state = run(LOOPS[name])
+    with audit():
+        audited, audited_values, audited_state = run(LOOPS[name])
+    assert len(plain) == len(audited) > 0
+    assert all(map(same, plain, audited))
+    assert values == audited_values
+    assert torch.equal(state, audited_state)
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_backward_raises_the_error_that_it_raises_without_an_audit(write):
+    def attempt():
+        torch.manual_seed(7)
+        try:
+            return stale(write), ""
+        except RuntimeError as error:
+            return [], str(error)
+
+    gradients, message = attempt()
+    with audit() as report:
+        audited, audited_message = attempt()
+    assert audited_message == message
+    assert all(map(same, gradients, audited))
+    found = {each.code for each in report.findings}
+    assert found & {"stale-read", "stale-read-unneeded", "stale-value"}
+
+
+def test_everything_is_let_go_of():
+    before = (
+        torch.autograd._engine_run_backward,
+        torch.amp.GradScaler.step,
+        lr_scheduler.LRScheduler.step,
+        torch.optim.Optimizer.__init__,
+        len(modules._global_forward_hooks),
+        len(modules._global_forward_pre_hooks),
+        len(_global_optimizer_pre_hooks),
+    )
+    with audit() as report:
+        left = LOOPS["gan"](2)
+    after = (
+        torch.autograd._engine_run_backward,
+        torch.amp.GradScaler.step,
+        lr_scheduler.LRScheduler.step,
+        torch.optim.Optimizer.__init__,
+        len(modules._global_forward_hooks),
+        len(modules._global_forward_pre_hooks),
+        len(_global_optimizer_pre_hooks),
+    )
+    assert after == before
+    refs = [weakref.ref(each) for each in (*left.models, *left.optimizers, *left.models[0].parameters())]
+    del left
+    gc.collect()
+    assert [ref() for ref in refs] == [None] * len(refs)
+    assert report.report.trace.events
+
+
+def test_an_exception_of_the_loop_is_its_own_and_ends_the_audit():
+    class Own(Exception):
+        pass
+
+    net = nn.Linear(2, 1)
+
+    def fail():
+        net(torch.ones(1, 2)).sum().backward()
+        raise Own("mine")
+
+    with pytest.raises(Own, match="mine"), audit() as report:
+        fail()
+    assert report.report.trace.error == "Own: mine"
+    assert torch.autograd._engine_run_backward.__module__ == "torch.autograd.graph"
