@@ -48,8 +48,8 @@ class Share:
     gain: Gain | None
     position: int
     uses: list[Use] = field(default_factory=list[Use])
-    unscaled: float | None = None
-    """The scale by which it was divided."""
+    unscaled: int | None = None
+    """The position at which it was divided by the scale."""
     clips: list[tuple[Place, str]] = field(default_factory=list[tuple[Place, str]])
     """Lines that changed it, with the function."""
     read: bool = False
@@ -99,10 +99,10 @@ def keep_ledger(trace: Trace) -> Ledger:
             case GradientRead(tensor=tensor):
                 for share in keeper.held.get(tensor, ()):
                     share.read = True
-            case Unscale(tensors=tensors, scale=scale):
+            case Unscale(tensors=tensors):
                 for share in (each for tensor in tensors for each in keeper.held.get(tensor, ())):
-                    share.unscaled = scale
-            case ScalerStep(skipped=True, optimizer=name, place=place, tensors=tensors):
+                    share.unscaled = position
+            case ScalerStep(skipped=True, error="", optimizer=name, place=place, tensors=tensors):
                 for share in (each for tensor in tensors for each in keeper.held.get(tensor, ())):
                     share.uses.append(Use(name, place, position, skipped=True))
             case Update():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class Audit:
 
 
 @contextmanager
-def audit(*, steps: int | None = None) -> Iterator[Audit]:
+def audit(*, steps: int | None = None) -> Generator[Audit]:
     """Record the training steps in a `with` statement, and say what is wrong with them.
 
     It changes no number of theirs. ``steps``: leave the statement where another step begins after so many.

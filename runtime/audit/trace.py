@@ -60,6 +60,8 @@ class Forward:
     model: str
     versions: tuple[tuple[int, int], ...]
     """The parameters and buffers that it read: (tensor, version)."""
+    inputs: frozenset[int] = frozenset()
+    """Numbers of the values that it is called with; a value and its views have one."""
     training: bool
     recorded: bool
     """A graph was recorded: gradients were enabled."""
@@ -83,8 +85,10 @@ class Write:
     """The optimizer or model that writes, or the operation."""
     sources: frozenset[Source] = frozenset()
     """What the value was made of, as far as it is known; nothing of what ran inside a model."""
-    frozen: bool = False
-    """By a forward: of a model in training mode that records no graph or has no parameter that requires a gradient."""
+    operation: str = ""
+    """The kernel that writes."""
+    frozen: Literal["", "no_grad", "parameters"] = ""
+    """By a forward in training mode: it records no graph, or the layer has no parameter that requires a gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,8 +144,8 @@ class Freed:
 class Cut:
     """A place where a value that the loss is made of lost its graph."""
 
-    kind: Literal["no_grad", "no_create_graph", "first_order"]
-    """``first_order``: a gradient that became a step of weights."""
+    kind: Literal["no_grad", "no_create_graph", "first_order", "detached", "dead_term"]
+    """``first_order``: a gradient that became a step of weights; ``dead_term``: a term of a loss that was detached."""
     place: Place
     what: str
     """The model that ran without a graph."""
@@ -260,6 +264,8 @@ class ScalerStep:
     optimizer: str
     tensors: tuple[int, ...]
     skipped: bool
+    error: str = ""
+    """The first line of the error that it raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +274,14 @@ class ScalerUpdate:
 
     place: Place
     scaler: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledTwice:
+    """A loss is multiplied by a scale that a part of it carries already."""
+
+    place: Place
+    scale: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,6 +301,10 @@ class Draw:
     layer: int
     state: int
     """The state of the generator before it, abbreviated."""
+    model: str
+    operation: str
+    frozen: bool
+    """The model is in training mode, and records no graph or has no parameter that requires a gradient."""
     backward: int = 0
     """The backward that recomputes the layer."""
 
@@ -322,6 +340,7 @@ Event: TypeAlias = (
     | Unscale
     | ScalerStep
     | ScalerUpdate
+    | ScaledTwice
     | Tick
     | Draw
     | StaleCast

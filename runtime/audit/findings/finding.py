@@ -32,6 +32,8 @@ class Finding:
     message: str
     others: tuple[Other, ...] = ()
     times: int = 1
+    level: Level | None = None
+    """Another level than its code has."""
 
     @property
     def key(self) -> tuple[str, Place, tuple[Place, ...]]:

@@ -76,7 +76,7 @@ def find_stale_recomputations(evidence: Evidence) -> Iterator[Finding]:
                     )
             case Write(by="recompute", tensor=tensor) if trace.tensors[tensor].kind == "buffers":
                 yield Finding(
-                    code="recompute-buffers",
+                    code="state-per-forward",
                     place=event.place,
                     message=f"{trace.tensors[tensor].label} is written again when a backward recomputes its forward",
                 )
@@ -112,15 +112,17 @@ def find_stale_casts(evidence: Evidence) -> Iterator[Finding]:
 def find_alternations(evidence: Evidence) -> Iterator[Finding]:
     """Yield models that are called again after their update, for the loss of another model's."""
     trace = evidence.trace
-    calls: dict[str, Forward] = {}
-    updated: dict[str, tuple[Update, Forward]] = {}
+    calls: dict[str, list[Forward]] = {}
+    updated: dict[str, tuple[Update, list[Forward]]] = {}
     again: dict[str, tuple[Update, Forward, Forward]] = {}
     for event in trace.events:
         match event:
-            case Forward(recorded=True, backward=0):
-                if event.model in updated and event.place != updated[event.model][1].place:
-                    again.setdefault(event.model, (*updated[event.model], event))
-                calls[event.model] = event
+            case Forward(backward=0, model=model):
+                update, earlier = updated.get(model, (None, list[Forward]()))
+                before = next((each for each in earlier if each.inputs & event.inputs), None)
+                if update is not None and before is not None:
+                    again.setdefault(model, (update, before, event))
+                calls.setdefault(model, []).append(event)
             case Update() if not event.overflow:
                 stepped = {trace.model(part.tensor) for part in event.parts if part.has_gradient}
                 for model, (update, before, after) in list(again.items()):
@@ -137,9 +139,8 @@ def find_alternations(evidence: Evidence) -> Iterator[Finding]:
                             ),
                         )
                     del again[model]
-                for model in stepped:
-                    if model in calls:
-                        updated[model] = (event, calls[model])
+                for model in stepped & calls.keys():
+                    updated[model] = (event, calls.pop(model))
                 for model in [each for each in updated if each not in stepped]:
                     del updated[model]
             case _:

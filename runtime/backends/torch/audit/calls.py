@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from runtime.audit.trace import GradientChange, GradientRead, GradientUse, Place, Source
+from runtime.audit.trace import Cut, GradientChange, GradientRead, GradientUse, Place, Source
 from runtime.backends.torch.audit.kernels import Kernels
-from runtime.backends.torch.audit.log import Log
+from runtime.backends.torch.audit.log import CutMark, Log
 from runtime.backends.torch.audit.places import find_function, is_foreign
 from runtime.backends.torch.audit.tags import EMPTY, Tag
 from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of
@@ -38,6 +38,10 @@ _DETACHING = ("detach", "detach_", "data.__get__")
 # Their derivative is zero anyway, so that nothing is lost where a graph is cut before them.
 _FLAT = ("sign", "sgn", "round", "floor", "ceil", "argmax", "argmin", "trunc")
 _MOST_SOURCES = 4
+_ADDING = ("add", "__add__", "__radd__", "__iadd__", "add_", "sub", "__sub__", "__rsub__")
+_DIVIDING = ("div", "__truediv__", "true_divide", "div_", "__itruediv__")
+_MULTIPLYING = ("mul", "__mul__", "__rmul__", "mul_", "__imul__")
+_ROUNDING = 1e-6
 
 
 class _Taken(NamedTuple):
@@ -78,6 +82,8 @@ class Calls(TorchFunctionMode):
                 if isinstance(result, torch.Tensor) and not log.running:
                     self._note_gradient(args[0], result, is_foreign(sys._getframe(1).f_code))
                 return result
+        if name in _DETACHING and args and isinstance(args[0], nn.Parameter):
+            log.cells.add(args[0])
         if self._taken:
             self._note_uses(args)
         if is_in_place:
@@ -188,35 +194,60 @@ class Calls(TorchFunctionMode):
                 node.metadata[PLACE] = place
         if log.calls and not log.tags:
             return
-        tag = self._combine(name, [*find_tensors(args), *find_tensors(kwargs.values())])
+        tag = self._combine(name, args, [*find_tensors(args), *find_tensors(kwargs.values())])
         for each in results:
             if tag != EMPTY or log.tags:
                 log.tags.put(each, tag)
 
-    def _combine(self, name: str, inputs: Sequence[torch.Tensor]) -> Tag:
+    def _combine(self, name: str, args: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Tag:
         log = self._log
         tags = [log.tags.of(each) for each in inputs]
         cuts = frozenset[int]().union(*(each.cuts for each in tags))
         if name in _DETACHING or name in _FLAT or not torch.is_grad_enabled():
             cuts = frozenset(each for each in cuts if log.cuts[each].cut.kind == "no_grad")
         if cuts:
-            cuts = self._mark_steps(cuts, inputs)
+            cuts = self._change_cuts(name, cuts, inputs)
+        if name == "detach" and inputs and node_of(inputs[0]) is not None and not log.calls:
+            log.cuts.append(CutMark(Cut(kind="detached", place=log.place(), what="")))
+            cuts |= {len(log.cuts) - 1}
         sources = frozenset[Source]()
         if not log.calls:
             # What a model computes is made of all its weights; only weights themselves are of interest here.
             for each, tag in zip(inputs, tags, strict=True):
                 sources |= log.sources_of(each) if node_of(each) is None else tag.sources
             sources = sources if len(sources) <= _MOST_SOURCES else frozenset()
-        return Tag(cuts, sources, next((each.scale for each in tags if each.scale is not None), None))
+        scale = next((each.scale for each in tags if each.scale is not None), None)
+        if scale is not None and _divides(name, args, scale):
+            scale = None
+        return Tag(cuts, sources, scale)
 
-    def _mark_steps(self, cuts: frozenset[int], inputs: Sequence[torch.Tensor]) -> frozenset[int]:
-        """Return the cuts of a value; a gradient without a graph that changes weights makes a step of first order."""
-        log = self._log
-        steps = {each for each in cuts if log.cuts[each].cut.kind == "first_order"}
-        without = {each for each in cuts if log.cuts[each].cut.kind == "no_create_graph"}
-        if without and (steps or any(isinstance(each, nn.Parameter) for each in inputs)):
-            return frozenset((cuts - without) | {log.cuts[each].step(log.cuts) for each in without})
-        return cuts
+    def _change_cuts(self, name: str, cuts: frozenset[int], inputs: Sequence[torch.Tensor]) -> frozenset[int]:
+        """Return the cuts of a result.
+
+        A gradient without a graph that changes weights makes a step of first order. A detached value that meets others
+        in a loss is a constant there, as a target is; only where it is added as a term of its own it is dead.
+        """
+        log, found = self._log, set[int]()
+        kinds = {each: log.cuts[each].cut.kind for each in cuts}
+        is_step = "first_order" in kinds.values() or any(each.is_leaf and each.requires_grad for each in inputs)
+        is_live = any(node_of(each) is not None for each in inputs)
+        is_sum = name in _ADDING and all(each.numel() == 1 for each in inputs)
+        for number, kind in kinds.items():
+            if kind == "no_create_graph" and is_step:
+                found.add(log.cuts[number].become("first_order", log.cuts))
+            elif kind == "detached" and is_live:
+                found |= {log.cuts[number].become("dead_term", log.cuts)} if is_sum else set()
+            else:
+                found.add(number)
+        return frozenset(found)
+
+
+def _divides(name: str, args: Sequence[Any], scale: float) -> bool:
+    """Return whether an operation divides by a loss scale."""
+    numbers = [each for each in args if isinstance(each, float | int)]
+    if name in _DIVIDING:
+        return any(each == scale for each in numbers)
+    return name in _MULTIPLYING and any(abs(each * scale - 1) < _ROUNDING for each in numbers)
 
 
 def node_of(tensor: torch.Tensor) -> Any:

@@ -150,22 +150,25 @@ class Engine:
         for node in nodes:
             node.metadata[RUNS] = (*node.metadata.get(RUNS, ()), run)
         log = self._log
-        if not event.accumulates and not event.create and not log.running and torch.is_grad_enabled():
+        if event.accumulates or log.running or not torch.is_grad_enabled():
+            return
+        cuts = frozenset[int]()
+        if not event.create:
             log.cuts.append(CutMark(Cut(kind="no_create_graph", place=event.place, what="")))
-            for each in find_tensors((result,)):
-                log.tags.put(each, Tag(cuts=frozenset({len(log.cuts) - 1}), scale=event.scale))
+            cuts = frozenset({len(log.cuts) - 1})
+        for each in find_tensors((result,)):
+            log.tags.put(each, Tag(cuts=cuts, scale=event.scale))
 
     def _note_replicas(self, event: Backward, leaves: Sequence[torch.Tensor]) -> None:
         reached = {id(each) for each in leaves}
         for model in self._models.replicated():
             if not any(id(each) in reached for each in model.parameters()) or event.inside:
                 continue
+            forward = self._models.pending_forwards.pop(id(model), None)
             if not event.accumulates:
                 if not event.create:
                     self._replicated(event.place, model, "grad", None)
-                continue
-            forward = self._models.pending_forwards.pop(id(model), None)
-            if forward is not None and not model.require_backward_grad_sync:
+            elif forward is not None and not model.require_backward_grad_sync:
                 self._replicated(event.place, model, "late-no-sync", forward)
 
     def _replicated(self, place: Place, model: nn.Module, kind: Any, other: Place | None) -> None:

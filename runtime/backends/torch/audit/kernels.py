@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 import zlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -55,7 +55,7 @@ class Kernels(TorchDispatchMode):
         if self._log.calls or self._casts:
             self._note_reads(args)
         if facts.draws and self._log.layers:
-            self._note_draw()
+            self._note_draw(facts.name)
         result = func(*args, **kwargs)
         if facts.written or facts.is_norm:
             targets = [args[index] if index < len(args) else kwargs.get(name) for index, name in facts.written]
@@ -90,12 +90,22 @@ class Kernels(TorchDispatchMode):
                     written = cell.writes[-1][0]
                     log.add(StaleCast(place=log.place(), tensor=cell.number, cast=place, written=written))
 
-    def _note_draw(self) -> None:
+    def _note_draw(self, operation: str) -> None:
         log = self._log
         with log.quiet():
             state = zlib.crc32(torch.get_rng_state().numpy().tobytes())
-        layer = id(log.layers[-1])
-        log.add(Draw(place=log.place(), layer=layer, state=state, backward=log.backward))
+        layer, model = log.layers[-1], (log.calls[0].model if log.calls else log.layers[0])
+        log.add(
+            Draw(
+                place=log.calls[0].place if log.calls and not log.running else log.place(),
+                layer=id(layer),
+                state=state,
+                model=log.names.of(model),
+                operation=operation,
+                frozen=layer.training and bool(find_frozen(model, model, log.recorded[0])),
+                backward=log.backward,
+            )
+        )
 
     def _note_cast(self, source: nn.Parameter, copy: torch.Tensor) -> None:
         cell = self._log.cells.add(source)
@@ -142,16 +152,16 @@ class Kernels(TorchDispatchMode):
     def note_write(self, cell: Cell, operation: str, place: Place, key: int) -> None:
         """Note the next version of a cell."""
         log = self._log
+        if not cell.model and log.backwards and not (log.stepping or log.calls):
+            log.names.complete(cell)  # while the frames that have names for it are there
         cell.version += 1
-        is_frozen = False
+        frozen = ""
         if log.stepping:
             by, writer = "update", log.names.of(log.stepping[-1])
         elif log.calls:
             call = log.calls[0]
             by, writer = "recompute" if log.running else "forward", log.names.of(call.model)
-            is_frozen = call.model.training and not (
-                torch.is_grad_enabled() and any(each.requires_grad for each in call.model.parameters())
-            )
+            frozen = find_frozen(log.layers[-1] if log.layers else call.model, call.model, log.recorded[-1])
             place = place if log.running else call.place
         else:
             by, writer = "backward" if log.running else "code", operation
@@ -165,6 +175,17 @@ class Kernels(TorchDispatchMode):
                 by=by,
                 writer=writer,
                 sources=log.sources.get(key, frozenset()) if by == "code" else frozenset(),
-                frozen=is_frozen,
+                operation=operation,
+                frozen=frozen,
             )
         )
+
+
+def find_frozen(layer: nn.Module, model: nn.Module, recorded: bool) -> Literal["", "no_grad", "parameters"]:
+    """Return why a layer in training mode does not learn; empty where it does. Without parameters it is its model's."""
+    if not layer.training:
+        return ""
+    if not recorded:
+        return "no_grad"
+    parameters = list(layer.parameters()) or list(model.parameters())
+    return "" if not parameters or any(each.requires_grad for each in parameters) else "parameters"

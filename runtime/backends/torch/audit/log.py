@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -33,6 +34,9 @@ class Call:
 
     model: nn.Module
     place: Place
+    recorded: bool
+    """Gradients are enabled around it; its own code may turn them off for a part."""
+    inputs: frozenset[int]
     versions: dict[int, int] = field(default_factory=dict)
     """Cell -> the version that it read first."""
 
@@ -49,18 +53,18 @@ class Overwrite(NamedTuple):
 class CutMark:
     """A cut, with the number of the node whose value lost its graph there, 0 for none."""
 
-    __slots__ = ("cut", "number", "steps")
+    __slots__ = ("cut", "number", "successor")
 
     def __init__(self, cut: Cut, number: int = 0) -> None:
         self.cut, self.number = cut, number
-        self.steps = -1
+        self.successor = -1
 
-    def step(self, cuts: list[CutMark]) -> int:
-        """Return the number of the cut as that of a step of first order, which is added to the others once."""
-        if self.steps < 0:
-            cuts.append(CutMark(replace(self.cut, kind="first_order")))
-            self.steps = len(cuts) - 1
-        return self.steps
+    def become(self, kind: Literal["first_order", "dead_term"], cuts: list[CutMark]) -> int:
+        """Return the number of the cut as one of another kind, which is added to the others once."""
+        if self.successor < 0:
+            cuts.append(CutMark(replace(self.cut, kind=kind)))
+            self.successor = len(cuts) - 1
+        return self.successor
 
 
 class Log:
@@ -76,6 +80,8 @@ class Log:
         """The recorder itself computes: nothing of it is an event."""
         self.calls: list[Call] = []
         self.layers: list[nn.Module] = []
+        self.recorded: list[bool] = []
+        """Of every layer that runs, whether gradients are enabled around it."""
         self.running: list[Running] = []
         self.stepping: list[torch.optim.Optimizer] = []
         self.scaling = False
@@ -86,6 +92,7 @@ class Log:
         self.sources: dict[int, frozenset[Source]] = {}
         """Storage -> what the value is made of that the operation which now runs writes there."""
         self.unseen: dict[str, None] = {}
+        self._values: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self.backwards = 0
 
     @contextmanager
@@ -125,6 +132,16 @@ class Log:
         if cell is not None:
             return frozenset({Source(cell.number, True)})
         return self.tags.of(tensor).sources
+
+    def number_of(self, value: torch.Tensor) -> int:
+        """Return a number that a value and its views share while it lives."""
+        key = key_of(value) or id(value)
+        known = self._values.get(key)
+        if known is not None and known[0]() is not None:
+            return known[1]
+        number = known[1] + 1_000_000 if known is not None else len(self._values) + 1
+        self._values[key] = (weakref.ref(value), number)
+        return number
 
     def place(self) -> Place:
         """Return the user's line that runs."""

@@ -44,11 +44,13 @@ class Models:
             return
         place = log.place()
         if not log.calls:
-            if not log.running and next(module.parameters(), None) is not None:
+            if not log.running and (any(True for _ in module.parameters()) or any(True for _ in module.buffers())):
                 log.names.add_model(module)
-            log.calls.append(Call(module, place))
+            inputs = frozenset(log.number_of(each) for each in find_tensors(args))
+            log.calls.append(Call(module, place, torch.is_grad_enabled(), inputs))
         self._note_replicas(module, place)
         log.layers.append(module)
+        log.recorded.append(torch.is_grad_enabled())
         for each in module._buffers.values():
             if each is not None and log.cells.known(each) is None:
                 log.cells.add(each, "buffers")
@@ -80,8 +82,10 @@ class Models:
         log = self._log
         if log.busy or not log.layers:
             return
-        while log.layers and log.layers.pop() is not module:
-            pass
+        while log.layers:
+            log.recorded.pop()
+            if log.layers.pop() is module:
+                break
         lost, taken = self._losing.pop(id(module), None), self._taking.pop(id(module), frozenset())
         if lost is not None or taken:
             for each in find_tensors((result,)):
@@ -90,6 +94,8 @@ class Models:
                 log.tags.put(each, Tag(frozenset(cuts), tag.sources, tag.scale))
         if log.calls and log.calls[-1].model is module:
             call = log.calls.pop()
+            for each in find_tensors((result,)):
+                log.number_of(each)
             name = log.names.of(module)
             is_compiled = type(module).__name__ == "OptimizedModule"
             if is_compiled:
@@ -99,8 +105,9 @@ class Models:
                     place=call.place,
                     model=name,
                     versions=tuple(call.versions.items()),
+                    inputs=call.inputs,
                     training=module.training,
-                    recorded=torch.is_grad_enabled(),
+                    recorded=call.recorded,
                     trainable=any(each.requires_grad for each in module.parameters()),
                     backward=log.backward,
                     compiled=is_compiled,

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import torch
 from torch.optim import Optimizer
 
-from runtime.audit.trace import Part, Place, ScalerStep, ScalerUpdate, Tick, Unscale, Update
+from runtime.audit.trace import Part, Place, ScaledTwice, ScalerStep, ScalerUpdate, Tick, Unscale, Update
 from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.places import is_called_from
-from runtime.backends.torch.audit.tensors import Cell
+from runtime.backends.torch.audit.tensors import Cell, find_tensors
 
 
 class _Stepped(NamedTuple):
@@ -151,6 +151,9 @@ class Optimizers:
         result = original(scaler, outputs)
         log = self._log
         if scaler.is_enabled() and not log.busy:
+            inner = next((tag.scale for tag in map(log.tags.of, find_tensors((outputs,))) if tag.scale), None)
+            if inner is not None:
+                log.add(ScaledTwice(place=log.place(), scale=inner))
             with log.quiet():
                 factor = scaler.get_scale()
                 for each in (result,) if isinstance(result, torch.Tensor) else result:
@@ -187,6 +190,13 @@ class Optimizers:
         was_scaling, log.scaling = log.scaling, True
         try:
             result = original(scaler, optimizer, *args, **kwargs)
+        except RuntimeError as problem:
+            text = str(problem).splitlines()[0]
+            step = ScalerStep(
+                place=place, scaler=id(scaler), optimizer=log.names.of(optimizer), tensors=(), skipped=True, error=text
+            )
+            log.add(step)
+            raise
         finally:
             log.scaling = was_scaling
         if scaler.is_enabled():

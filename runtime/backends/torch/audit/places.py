@@ -20,6 +20,8 @@ _FOREIGN = (
     *(f"{_OURS / each}{os.sep}" for each in ("audit", "backends", "cli")),
     str(_OURS.parent / "stepgraph") + os.sep,
 )
+_WRAPPERS = ("inner", "wrapper", "decorate_context", "_no_grad_wrapper", "_fn")
+"""Functions that stand around others and say nothing about them."""
 _LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 
 
@@ -55,7 +57,7 @@ def find_function() -> str:
     frame: FrameType | None = sys._getframe(1)
     name = ""
     while frame is not None and is_foreign(frame.f_code):
-        if not frame.f_code.co_filename.startswith(_FOREIGN[1]):
+        if not frame.f_code.co_filename.startswith(_FOREIGN[1:]) and frame.f_code.co_name not in _WRAPPERS:
             name = frame.f_code.co_name
         frame = frame.f_back
     return name

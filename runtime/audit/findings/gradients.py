@@ -1,0 +1,275 @@
+"""What is in a gradient when it is applied: too much, too little, or another loss's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from runtime.audit.findings.finding import Evidence, Finding, Other
+from runtime.audit.gradients import Applied, Share, Use
+from runtime.audit.trace import Backward, GradientUse, Place
+
+_OPPOSED = -0.2
+"""The cosine below which two gradients pull against each other."""
+
+
+def _uses(share: Share, before: int | None = None) -> list[Use]:
+    """Return where a contribution was applied, before a position."""
+    return [use for use in share.uses if not use.skipped and (before is None or use.position < before)]
+
+
+def _by_model(evidence: Evidence, applied: Applied) -> dict[str, list[tuple[Share, ...]]]:
+    """Return what an update applies, by model."""
+    models: dict[str, list[tuple[Share, ...]]] = defaultdict(list)
+    for tensor, shares in applied.held.items():
+        if shares:
+            models[evidence.trace.model(tensor)].append(shares)
+    return models
+
+
+def find_applied_again(evidence: Evidence) -> Iterator[Finding]:
+    """Yield updates that apply a gradient which the same optimizer has applied before."""
+    for applied in evidence.ledger.updates:
+        name = applied.event.optimizer
+        if applied.event.closure:
+            continue
+        for model, held in _by_model(evidence, applied).items():
+            again = [
+                (use, shares[-1])
+                for shares in held
+                for share in shares
+                for use in _uses(share, applied.position)
+                if use.optimizer == name
+            ]
+            if again:
+                use, last = again[0]
+                added = last.backward
+                yield Finding(
+                    code="leftover-grad",
+                    place=applied.event.place,
+                    message=f"{name} applies gradients of {model} that it has applied before: they were not zeroed",
+                    others=(
+                        Other("first applied at", use.place),
+                        *([Other("added to by the backward at", added.place)] if added is not None else []),
+                    ),
+                )
+
+
+def find_leftovers(evidence: Evidence) -> Iterator[Finding]:
+    """Yield updates that apply, with their own gradient, what the loss of another model has left in `.grad`.
+
+    The other optimizer has applied that loss already, before this one's backward; and this one's loss is not for it.
+    """
+    uses = _find_uses(evidence)
+    for applied in evidence.ledger.updates:
+        name = applied.event.optimizer
+        for model, held in _by_model(evidence, applied).items():
+            found = next(filter(None, (_find_foreign(shares, name, uses) for shares in held)), None)
+            if found is not None:
+                share, use, last = found
+                assert share.backward is not None
+                yield Finding(
+                    code="leftover-grad",
+                    place=applied.event.place,
+                    message=f"{name} applies to {model} what another loss has left in its gradient; "
+                    f"{use.optimizer}.step() had applied that loss before",
+                    others=(
+                        Other("left by the backward at", share.backward.place),
+                        Other("applied at", use.place),
+                        Other("added to by the backward at", last.place),
+                    ),
+                )
+
+
+def _find_uses(evidence: Evidence) -> dict[str, dict[int, Use]]:
+    """Return by optimizer the backwards whose gradients it applies, with the first time."""
+    found: dict[str, dict[int, Use]] = defaultdict(dict)
+    for share in evidence.ledger.shares:
+        for use in _uses(share):
+            if share.backward is not None and use.optimizer:
+                first = found[use.optimizer].setdefault(share.backward.number, use)
+                found[use.optimizer][share.backward.number] = min(first, use, key=lambda each: each.position)
+    return found
+
+
+def _find_foreign(
+    shares: tuple[Share, ...], name: str, uses: dict[str, dict[int, Use]]
+) -> tuple[Share, Use, Backward] | None:
+    """Return a contribution of another optimizer's loss, where it was applied, and the backward that came after."""
+    last = shares[-1].backward
+    for share in shares[:-1] if last is not None else ():
+        for other, first in uses.items():
+            use = first.get(share.backward.number) if share.backward is not None else None
+            if other == name or use is None or last is None:
+                continue
+            if use.position < last.start and last.number not in first:
+                return share, use, last
+    return None
+
+
+def find_leaks(evidence: Evidence) -> Iterator[Finding]:
+    """Yield updates with the gradients of two losses, the first of which another model was deliberately spared."""
+    by_backward: dict[int, list[Share]] = defaultdict(list)
+    for share in evidence.ledger.shares:
+        if share.backward is not None:
+            by_backward[share.backward.number].append(share)
+    for applied in evidence.ledger.updates:
+        name = applied.event.optimizer
+        for model, held in _by_model(evidence, applied).items():
+            pairs = {
+                (one.backward.number, other.backward.number)
+                for shares in held
+                for one in shares
+                for other in shares
+                if one.backward is not None
+                and other.backward is not None
+                and one.backward.number != other.backward.number
+            }
+            for spared, leaking in sorted(pairs):
+                victim = _find_spared(evidence, by_backward[spared], by_backward[leaking], name)
+                if victim is None:
+                    continue
+                first, second = evidence.backwards[spared], evidence.backwards[leaking]
+                opposed = _cosine(held) < _OPPOSED
+                yield Finding(
+                    code="leaked-grad",
+                    place=second.place,
+                    message=f"this loss, which {victim[1]} applies to {victim[0]}, reaches {model} as well, and {name} "
+                    f"applies it with its own: a detach() is missing" + ("" if opposed else ", unless both are meant"),
+                    others=(Other("its own loss", first.place), Other("both applied at", applied.event.place)),
+                    level=None if opposed else "question",
+                )
+                break
+
+
+def _find_spared(
+    evidence: Evidence, spared: Iterable[Share], leaking: Iterable[Share], name: str
+) -> tuple[str, str] | None:
+    """Return a model that lost the first loss's gradient unused and had the second's applied by another optimizer."""
+    lost = {share.tensor for share in spared if share.end is not None and not _uses(share)}
+    for share in leaking:
+        users = {use.optimizer for use in _uses(share)} - {name, ""}
+        if share.tensor in lost and users:
+            return evidence.trace.model(share.tensor), min(users)
+    return None
+
+
+def _cosine(held: Iterable[tuple[Share, ...]]) -> float:
+    """Return the cosine between what was in some gradients and what was added to them."""
+    gains = [share.gain for shares in held for share in shares[1:] if share.gain is not None]
+    product, old, new = (sum(getattr(gain, part) for gain in gains) for part in ("product", "old", "new"))
+    return product / (old * new) ** 0.5 if old > 0 and new > 0 else 0.0
+
+
+def find_mixtures(evidence: Evidence) -> Iterator[Finding]:
+    """Yield updates by two losses that pull against each other, of which another optimizer's model has only one.
+
+    The one that both have is the other model's; whether it is meant here too cannot be seen, but it is rare.
+    """
+    uses = _find_uses(evidence)
+    reached: dict[str, set[int]] = defaultdict(set)
+    for share in evidence.ledger.shares:
+        for name in evidence.steppers.get(share.tensor, ()) if share.backward is not None else ():
+            reached[name].add(share.backward.number if share.backward is not None else 0)
+    for applied in evidence.ledger.updates:
+        name = applied.event.optimizer
+        for model, held in _by_model(evidence, applied).items():
+            if _cosine(held) >= _OPPOSED:
+                continue
+            numbers = {share.backward.number for shares in held for share in shares if share.backward is not None}
+            for other in uses.keys() - {name}:
+                both, alone = numbers & uses[other].keys(), numbers - reached[other]
+                if both and alone and not any(_find_foreign(shares, name, uses) for shares in held):
+                    first, second = evidence.backwards[min(both)], evidence.backwards[min(alone)]
+                    yield Finding(
+                        code="leaked-grad",
+                        place=first.place,
+                        message=f"{name} steps {model} by this loss, which {other} applies, and by another, and the "
+                        "two pull against each other: a detach() or zero_grad() may be missing",
+                        others=(Other("the other loss", second.place), Other("both applied at", applied.event.place)),
+                        level="warning",
+                    )
+
+
+def find_zeroed(evidence: Evidence) -> Iterator[Finding]:
+    """Yield updates whose gradients were zeroed after their backward."""
+    for applied in evidence.ledger.updates:
+        live = [part for part in applied.event.parts if part.has_gradient and not part.zero]
+        dropped = [
+            share for shares in applied.dropped.values() for share in shares if share.backward is not None and share.end
+        ]
+        if live or not dropped or applied.event.closure:
+            continue
+        last = max(dropped, key=lambda share: share.position)
+        assert last.backward is not None
+        assert last.end is not None
+        yield Finding(
+            code="zeroed-grad",
+            place=last.end.place,
+            message=f"{applied.event.optimizer}.step() finds no gradient: what line {last.backward.place.line} "
+            "computed was zeroed before",
+            others=(Other("computed by the backward at", last.backward.place), Other("step", applied.event.place)),
+        )
+
+
+def find_lost(evidence: Evidence) -> Iterator[Finding]:
+    """Yield backwards whose gradients, all or those of a model, no update has applied."""
+    if not any(update.event.parts for update in evidence.ledger.updates):
+        return
+    zeroed = {
+        share.backward.number for each in evidence.ledger.updates for share in _dropped_all(each) if share.backward
+    }
+    models: dict[tuple[Place, str], list[Share]] = defaultdict(list)
+    places: dict[Place, list[Share]] = defaultdict(list)
+    for share in evidence.ledger.shares:
+        if share.backward is not None and share.backward.number not in zeroed:
+            models[share.backward.place, evidence.trace.model(share.tensor)].append(share)
+            places[share.backward.place].append(share)
+    for (place, model), shares in models.items():
+        if not all(_is_lost(evidence, share) for share in shares):
+            continue
+        is_whole = all(_is_lost(evidence, share) for share in places[place])
+        ended = next((share.end for share in shares if share.end is not None), None)
+        fate = "zeroed before any optimizer has applied them" if ended is not None else "in no optimizer"
+        advice = "" if is_whole else f": freeze {model} there, detach its output, or give backward(inputs=...)"
+        yield Finding(
+            code="lost-grad",
+            place=place,
+            message=f"this backward computes gradients of {model} that are {fate}{advice}",
+            others=(Other("zeroed at", ended.place),) if ended is not None else (),
+            level="warning" if is_whole and ended is not None else None,
+        )
+
+
+def _dropped_all(applied: Applied) -> list[Share]:
+    live = any(part.has_gradient and not part.zero for part in applied.event.parts)
+    return [] if live else [share for shares in applied.dropped.values() for share in shares]
+
+
+def _is_lost(evidence: Evidence, share: Share) -> bool:
+    if share.uses or share.read:
+        return False
+    owned = any(share.tensor in each.tensors for each in evidence.trace.optimizers) or share.tensor in evidence.steppers
+    return share.end is not None or not owned
+
+
+def find_references(evidence: Evidence) -> Iterator[Finding]:
+    """Yield gradients that were taken without a copy, and used after another backward had added to them."""
+    for position, event in enumerate(evidence.trace.events):
+        if not isinstance(event, GradientUse):
+            continue
+        shares = [
+            share
+            for share in evidence.ledger.shares
+            if share.tensor == event.tensor and share.position < position and share.backward is not None
+        ]
+        last = shares[-1].backward if shares else None
+        if last is None or len({share.backward.place for share in shares[-2:] if share.backward}) < 2:
+            continue  # the same loss once more: an accumulation that is watched
+        yield Finding(
+            code="grad-by-reference",
+            place=last.place,
+            message=f"this backward adds to the gradient of {evidence.trace.tensors[event.tensor].model} in place, "
+            "which was taken without a copy before and is used after it",
+            others=(Other("taken at", event.taken), Other("used at", event.place)),
+        )
