@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -59,6 +61,38 @@ def test_a_backward_raises_the_error_that_it_raises_without_an_audit(write):
     assert all(map(same, gradients, audited))
     found = {each.code for each in report.findings}
     assert found & {"stale-read", "stale-read-unneeded", "stale-value"}
+
+
+@pytest.mark.long
+def test_compiled_models_run_compiled():
+    def loop(steps):
+        net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1))
+        fast = torch.compile(net, backend="aot_eager")
+        scale = torch.compile(lambda x: x.sin() * 3, backend="aot_eager")
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        values = []
+        for _ in range(steps):
+            loss = fast(scale(torch.randn(8, 3))).square().mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+            values.append(loss.item())
+        return SimpleNamespace(models=[net], optimizers=[opt], values=values)
+
+    frames = []
+    for context in (nullcontext(), audit()):
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        with context as report:
+            frames.append((run(loop), torch._dynamo.utils.counters["frames"]["ok"]))
+    (plain, values, state), compiled = frames[0]
+    (audited, audited_values, audited_state), compiled_too = frames[1]
+    assert compiled == compiled_too > 0
+    assert all(map(same, plain, audited))
+    assert values == audited_values
+    assert torch.equal(state, audited_state)
+    assert report.is_sound
+    assert len(report.report.trace.unseen) == 2
 
 
 def test_everything_is_let_go_of():

@@ -42,12 +42,16 @@ from tests.suite.imports import FRAMEWORKS
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("coming-from/*.md"))]
 TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "adr").glob("*.md"))]
-TEXTS += sorted((ROOT / "docs" / "errors").glob("*.md")) + sorted((ROOT / "docs" / "how-to").glob("*.md"))
+TEXTS += (
+    sorted((ROOT / "docs" / "audit").glob("*.md"))
+    + sorted((ROOT / "docs" / "errors").glob("*.md"))
+    + sorted((ROOT / "docs" / "how-to").glob("*.md"))
+)
 
 FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-RUNNING = re.compile(r"\bstepgraph (?:run|eval|export|doctor)\b|\bbuild\(")
+RUNNING = re.compile(r"\bstepgraph (?:run|eval|export|doctor|audit)\b|\bbuild\(")
 IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)(?P<path>[^)#\s]*)(?P<anchor>#[^)]*)?\)")
 

@@ -103,12 +103,13 @@ def find_average_clocks(evidence: Evidence) -> Iterator[Finding]:
         if used is not None:
             shares[share.tensor].append((share.position, used.position))
     writes: dict[int, list[int]] = defaultdict(list)
+    stepped = evidence.steppers.keys()
     for position, event in enumerate(evidence.trace.events):
         if isinstance(event, Write):
             writes[event.tensor].append(position)
     for (target, source), turns in find_averages(evidence).items():
         for before, turn in zip([None, *turns], turns, strict=False):
-            followed = [each for each in turn.pairs.values() if evidence.trace.tensors[each].kind == "params"]
+            followed = [each for each in turn.pairs.values() if each in stepped]
             waiting = [use for each in followed for at, use in shares[each] if at < turn.first and use > turn.last]
             still = before is not None and not any(
                 before.first < at < turn.first for each in followed for at in writes[each]

@@ -39,7 +39,7 @@ def find_applied_again(evidence: Evidence) -> Iterator[Finding]:
                 for shares in held
                 for share in shares
                 for use in _uses(share, applied.position)
-                if use.optimizer == name
+                if use.optimizer == name or (not use.optimizer and _is_added_to(shares, use))
             ]
             if again:
                 use, last = again[0]
@@ -53,6 +53,11 @@ def find_applied_again(evidence: Evidence) -> Iterator[Finding]:
                         *([Other("added to by the backward at", added.place)] if added is not None else []),
                     ),
                 )
+
+
+def _is_added_to(shares: tuple[Share, ...], use: Use) -> bool:
+    """Return whether another backward added to a gradient after the user's code had applied it by hand."""
+    return any(share.backward is not None and share.backward.start > use.position for share in shares)
 
 
 def find_leftovers(evidence: Evidence) -> Iterator[Finding]:
@@ -198,7 +203,10 @@ def find_zeroed(evidence: Evidence) -> Iterator[Finding]:
         dropped = [
             share for shares in applied.dropped.values() for share in shares if share.backward is not None and share.end
         ]
-        if live or not dropped or applied.event.closure:
+        if applied.event.closure or not dropped:
+            continue
+        if live:
+            yield from _find_partly_zeroed(applied, dropped)
             continue
         last = max(dropped, key=lambda share: share.position)
         assert last.backward is not None
@@ -210,6 +218,24 @@ def find_zeroed(evidence: Evidence) -> Iterator[Finding]:
             "computed was zeroed before",
             others=(Other("computed by the backward at", last.backward.place), Other("step", applied.event.place)),
         )
+
+
+def _find_partly_zeroed(applied: Applied, dropped: list[Share]) -> Iterator[Finding]:
+    """Yield a zeroing between the backwards of one loss: of an accumulated gradient only the last part is left."""
+    held = {(share.tensor, share.backward.place) for each in applied.held.values() for share in each if share.backward}
+    for share in dropped:
+        if share.backward is None or share.end is None or share.read:
+            continue
+        if (share.tensor, share.backward.place) in held:
+            yield Finding(
+                code="zeroed-grad",
+                place=share.end.place,
+                message=f"of what line {share.backward.place.line} computes, {applied.event.optimizer} applies only "
+                "the last part: the others are zeroed before",
+                others=(Other("computed at", share.backward.place), Other("step", applied.event.place)),
+                level="warning",
+            )
+            return
 
 
 def find_lost(evidence: Evidence) -> Iterator[Finding]:

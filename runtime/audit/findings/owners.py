@@ -103,21 +103,23 @@ def find_unreached(evidence: Evidence) -> Iterator[Finding]:
 
 
 def find_unreached_parameters(evidence: Evidence) -> Iterator[Finding]:
-    """Yield models that run, are stepped, and never get a gradient, while others of their optimizer do."""
-    reached = {evidence.trace.model(share.tensor) for share in evidence.ledger.shares}
+    """Yield models, or parts of them, that run, are stepped, and never get a gradient, while others do."""
+    moving = {part.tensor for event in evidence.trace.of(Update) for part in event.parts if part.has_gradient}
     called = {event.model: event for event in evidence.trace.of(Forward) if event.recorded and event.trainable}
     seen = set[str]()
     for applied in evidence.ledger.updates:
         event = applied.event
         if event.closure or not any(part.has_gradient for part in event.parts):
             continue
-        models = {evidence.trace.model(part.tensor) for part in event.parts if part.required}
-        for model in sorted((models & called.keys()) - reached - seen):
+        idle = [part.tensor for part in event.parts if part.required and part.tensor not in moving]
+        for model in sorted({evidence.trace.model(tensor) for tensor in idle} & called.keys() - seen):
             seen.add(model)
+            labels = [evidence.trace.tensors[tensor].label for tensor in idle if evidence.trace.model(tensor) == model]
+            shown = ", ".join(labels[:3]) + (" and others" if len(labels) > 3 else "")
             yield Finding(
                 code="untrained",
                 place=event.place,
-                message=f"{event.optimizer} has {model}, which runs, but no loss has ever reached it",
+                message=f"{event.optimizer} has {shown}, and {model} runs, but no loss has ever reached them",
                 others=(Other("it runs at", called[model].place),),
                 level="question",
             )

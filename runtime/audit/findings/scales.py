@@ -95,6 +95,12 @@ def find_scaler_updates(evidence: Evidence) -> Iterator[Finding]:
                     place=event.place,
                     message="the scaler is never updated: update() has to follow the steps",
                 )
+            case ScalerStep(error=text) if "unscale_()" in text:
+                yield Finding(
+                    code="scaler-update",
+                    place=event.place,
+                    message=f"the scaler refuses the order of its calls: {text}",
+                )
             case _:
                 pass
     for scaler, found in often.items():

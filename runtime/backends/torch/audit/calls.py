@@ -192,7 +192,7 @@ class Calls(TorchFunctionMode):
             if node is not None and PLACE not in node.metadata:
                 place = place or log.place()
                 node.metadata[PLACE] = place
-        if log.calls and not log.tags:
+        if log.calls and not log.tags and name != "detach":
             return
         tag = self._combine(name, args, [*find_tensors(args), *find_tensors(kwargs.values())])
         for each in results:
@@ -207,7 +207,7 @@ class Calls(TorchFunctionMode):
             cuts = frozenset(each for each in cuts if log.cuts[each].cut.kind == "no_grad")
         if cuts:
             cuts = self._change_cuts(name, cuts, inputs)
-        if name == "detach" and inputs and node_of(inputs[0]) is not None and not log.calls:
+        if name == "detach" and inputs and node_of(inputs[0]) is not None:
             log.cuts.append(CutMark(Cut(kind="detached", place=log.place(), what="")))
             cuts |= {len(log.cuts) - 1}
         sources = frozenset[Source]()

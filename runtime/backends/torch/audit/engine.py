@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -39,8 +40,8 @@ class _Before(NamedTuple):
 class Engine:
     """Stands in for the one function through which Python enters autograd's engine."""
 
-    def __init__(self, log: Log, models: Models) -> None:
-        self._log, self._models = log, models
+    def __init__(self, log: Log, models: Models, paused: Callable[[], AbstractContextManager[None]]) -> None:
+        self._log, self._models, self._paused = log, models, paused
 
     def run(self, original: Callable[..., Any], outputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a backward as it would have run, and note it."""
@@ -55,8 +56,10 @@ class Engine:
         running = Running(event.number, event.place)
         log.running.append(running)
         error = ""
+        is_compiled = any("CompiledFunction" in node.name() for node in nodes)
         try:
-            result = original(outputs, *args, **kwargs)
+            with self._paused() if is_compiled else nullcontext():
+                result = original(outputs, *args, **kwargs)
         except Exception as problem:
             error = next(iter(str(problem).splitlines()), "") or type(problem).__name__
             raise

@@ -97,7 +97,7 @@ class Models:
             for each in find_tensors((result,)):
                 log.number_of(each)
             name = log.names.of(module)
-            is_compiled = type(module).__name__ == "OptimizedModule"
+            is_compiled = hasattr(module, "_orig_mod")
             if is_compiled:
                 log.unseen[f"{name} is compiled: what its layers do inside is not seen"] = None
             log.add(

@@ -166,6 +166,9 @@ class Optimizers:
         log.scaling = True
         try:
             result = original(scaler, optimizer)
+        except RuntimeError as problem:
+            self._note_refusal(scaler, optimizer, problem)
+            raise
         finally:
             log.scaling = before
         if scaler.is_enabled():
@@ -191,11 +194,7 @@ class Optimizers:
         try:
             result = original(scaler, optimizer, *args, **kwargs)
         except RuntimeError as problem:
-            text = str(problem).splitlines()[0]
-            step = ScalerStep(
-                place=place, scaler=id(scaler), optimizer=log.names.of(optimizer), tensors=(), skipped=True, error=text
-            )
-            log.add(step)
+            self._note_refusal(scaler, optimizer, problem)
             raise
         finally:
             log.scaling = was_scaling
@@ -206,6 +205,12 @@ class Optimizers:
                 name, tensors = log.names.of(optimizer), self._numbers(optimizer)
             log.add(ScalerStep(place=place, scaler=id(scaler), optimizer=name, tensors=tensors, skipped=skipped))
         return result
+
+    def _note_refusal(self, scaler: Any, optimizer: Optimizer, problem: RuntimeError) -> None:
+        log, text = self._log, str(problem).splitlines()[0]
+        with log.quiet():
+            name = log.names.of(optimizer)
+        log.add(ScalerStep(place=log.place(), scaler=id(scaler), optimizer=name, tensors=(), skipped=True, error=text))
 
     def scaler_update(self, original: Callable[..., Any], scaler: Any, *args: Any, **kwargs: Any) -> Any:
         """Note that a scaler moves its scale."""

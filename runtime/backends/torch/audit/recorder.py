@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from contextlib import ExitStack
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.modules import module as modules
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.overrides import _get_current_function_mode
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from runtime.audit.recording import Enough
 from runtime.audit.trace import Optimizer as OptimizerFacts
@@ -43,10 +47,10 @@ class Recorder:
         log, stack = self._log, self._stack
         self._models = models = Models(log)
         self._optimizers = optimizers = Optimizers(log, self._stop_if_done)
-        engine, saved, kernels = Engine(log, models), SavedTensors(log), Kernels(log)
+        engine, saved, kernels = Engine(log, models, self._paused), SavedTensors(log), Kernels(log)
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack)
+        self._modes = kernels, Calls(log, kernels)
         for handle in (
-            modules.register_module_forward_pre_hook(models.enter),
-            modules.register_module_forward_hook(models.leave, always_call=True),
             register_optimizer_step_pre_hook(optimizers.before_step),
             register_optimizer_step_post_hook(optimizers.after_step),
         ):
@@ -62,9 +66,72 @@ class Recorder:
         for each in vars(lr_scheduler).values():
             if isinstance(each, type) and hasattr(each, "get_last_lr") and "step" in vars(each):
                 self._replace(each, "step", optimizers.tick)
-        stack.enter_context(torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack))
-        stack.enter_context(kernels)
-        stack.enter_context(Calls(log, kernels))
+        self._replace(torch, "compile", self._compile)
+        if "torch._dynamo.eval_frame" in sys.modules:
+            self._replace(sys.modules["torch._dynamo.eval_frame"].OptimizedModule, "__call__", self._call_compiled)
+        stack.callback(self._let_go)
+        self._listen()
+
+    def _listen(self) -> None:
+        """Put in place what the compiler must not see."""
+        self._handles = (
+            modules.register_module_forward_pre_hook(self._models.enter),
+            modules.register_module_forward_hook(self._models.leave, always_call=True),
+        )
+        for each in (self._hooks, *self._modes):
+            each.__enter__()
+
+    def _let_go(self) -> None:
+        """Take it away again."""
+        for each in (*reversed(self._modes), self._hooks):
+            each.__exit__(None, None, None)
+        for handle in self._handles:
+            handle.remove()
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        """Listen to nothing while compiled code runs; PyTorch would not run it as compiled, or would compile us."""
+        mine = _get_current_function_mode() is self._modes[1] and _get_current_dispatch_mode() is self._modes[0]
+        if not mine:  # paused already, or the program has modes of its own
+            yield
+            return
+        self._let_go()
+        try:
+            yield
+        finally:
+            self._listen()
+
+    def _compile(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Compile as always; calls of the result are not looked into."""
+        compiled = original(*args, **kwargs)
+        if not callable(compiled) or not (args or kwargs.get("model")):
+            return compiled  # a decorator, which compiles later
+        if isinstance(compiled, nn.Module):
+            if type(compiled).__name__ == "OptimizedModule" and not hasattr(type(compiled).__call__, "__wrapped__"):
+                self._replace(type(compiled), "__call__", self._call_compiled)
+            return compiled
+
+        @functools.wraps(compiled)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            """Call the compiled function."""
+            self._log.unseen[f"{getattr(compiled, '__name__', 'a function')} is compiled: what it does is not seen"] = (
+                None
+            )
+            with self._paused():
+                return compiled(*args, **kwargs)
+
+        return called
+
+    def _call_compiled(self, original: Callable[..., Any], module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """Call a compiled module; what it does inside is not seen."""
+        self._models.enter(module, args)
+        result = None
+        try:
+            with self._paused():
+                result = original(module, *args, **kwargs)
+        finally:
+            self._models.leave(module, args, result)
+        return result
 
     def finish(self, error: str = "") -> Trace:
         """Stop listening, let go of everything, and return the trace."""

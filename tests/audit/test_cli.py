@@ -1,0 +1,142 @@
+"""`stepgraph audit` runs a file as Python would, reports in every form, and exits with what it found."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from runtime.cli import execute
+
+ROOT = Path(__file__).parents[2]
+LOOP = """\
+import sys
+import helper
+
+import torch
+from torch import nn
+
+net = nn.Linear(4, 1)
+opt = torch.optim.SGD(net.parameters(), 0.1)
+print(__name__, sys.argv, helper.NUMBER)
+for _ in range(100):
+    net(torch.randn(8, 4)).square().mean().backward()
+    opt.step()
+print("never")
+"""
+SARIF = {
+    "type": "object",
+    "required": ["version", "runs"],
+    "properties": {
+        "version": {"const": "2.1.0"},
+        "runs": {
+            "items": {
+                "required": ["tool", "results"],
+                "properties": {
+                    "results": {
+                        "items": {
+                            "required": ["ruleId", "message", "locations"],
+                            "properties": {"level": {"enum": ["none", "note", "warning", "error"]}},
+                        }
+                    }
+                },
+            }
+        },
+    },
+}
+"""What SARIF 2.1.0 asks of what is used of it (sections 3.13, 3.14 and 3.27 of the standard)."""
+
+
+@pytest.fixture
+def script(workdir):
+    (workdir / "inner").mkdir()
+    path = workdir / "inner" / "train.py"
+    path.write_text(LOOP, encoding="utf-8")
+    (workdir / "inner" / "helper.py").write_text("NUMBER = 7\n", encoding="utf-8")
+    return path
+
+
+def test_a_file_runs_as_python_runs_it_and_stops_after_the_steps(script):
+    command = [sys.executable, "-m", "runtime", "audit", "inner/train.py", "--steps", "2", "--", "--lr", "3"]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=script.parents[1], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[0] == "__main__ ['inner/train.py', '--lr', '3'] 7"
+    assert "never" not in done.stdout
+    assert "error[leftover-grad] train.py:12: " in done.stdout
+    assert "    12 | opt.step()" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith("in 2 steps of opt")
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_reports_for_programs_say_the_same(script, capsys):
+    assert execute(["audit", str(script), "--json", "report.json", "--sarif", "report.sarif"]) == 1
+    report, sarif = (json.loads(Path(f"report.{end}").read_text("utf-8")) for end in ("json", "sarif"))
+    (found,) = report["findings"]
+    assert (found["code"], found["level"], found["line"], found["times"]) == ("leftover-grad", "error", 12, 2)
+    jsonschema.validate(sarif, SARIF)
+    (result,) = sarif["runs"][0]["results"]
+    assert result["ruleId"] == "leftover-grad"
+    place = result["locations"][0]["physicalLocation"]
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("inner/train.py", 12)
+    assert sarif["runs"][0]["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "leftover-grad"
+
+
+def test_a_baseline_accepts_what_is_known_also_where_it_has_moved(script, capsys):
+    assert execute(["audit", str(script), "--baseline", "known.txt"]) == 2
+    assert execute(["audit", str(script), "--baseline", "known.txt", "--update-baseline"]) == 0
+    script.write_text(f"\n\n{LOOP}", encoding="utf-8")
+    capsys.readouterr()
+    assert execute(["audit", str(script), "--baseline", "known.txt"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("; 1 accepted by the baseline")
+
+
+def test_a_script_that_fails_is_reported_with_its_own_traceback(workdir, capsys):
+    Path("train.py").write_text("raise KeyError('mine')\n", encoding="utf-8")
+    assert execute(["audit", "train.py"]) == 1
+    shown = capsys.readouterr()
+    assert "KeyError: 'mine'" in shown.err
+    assert "the program ended with KeyError: 'mine'" in shown.out
+    Path("train.py").write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
+    assert execute(["audit", "train.py"]) == 0
+
+
+def test_warnings_fail_where_they_should(workdir, capsys):
+    source = (ROOT / "docs" / "audit" / "ema-order.md").read_text("utf-8").split("```python\n")[1].split("```")[0]
+    Path("train.py").write_text(f"import copy\nimport torch\nfrom torch import nn\n\n{source}", encoding="utf-8")
+    assert execute(["audit", "train.py"]) == 0
+    assert execute(["audit", "train.py", "--strict"]) == 1
+
+
+def test_the_fixture_fails_a_test_for_what_it_finds(pytester):
+    pytester.makepyfile("""
+        import torch
+
+        def train(zero):
+            net = torch.nn.Linear(4, 1)
+            opt = torch.optim.SGD(net.parameters(), 0.1)
+            for _ in range(2):
+                if zero:
+                    opt.zero_grad()
+                net(torch.randn(8, 4)).square().mean().backward()
+                opt.step()
+
+        def test_sound(audit_step):
+            with audit_step() as report:
+                train(True)
+            assert report.is_sound
+
+        def test_wrong(audit_step):
+            with audit_step():
+                train(False)
+
+        def test_meant(audit_step):
+            with audit_step(allow=("leftover-grad",)):
+                train(False)
+    """)
+    result = pytester.runpytest("-p", "stepgraph.pytest_plugin")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*error?leftover-grad? test_the_fixture*: opt applies gradients of net*"])
