@@ -17,7 +17,7 @@ class GraphWindow(Window):
     Before a graph it gets sums, zero at first, and the rows in them as a tensor.
     """
 
-    kept: Sequence[torch.Tensor] = ()  # the sums of the window before, to be used again
+    kept: Sequence[torch.Tensor] = ()  # its sums, the same tensors in every window
     gained, is_emptied = 0, False  # what the graph has added, and whether it began anew
 
     def __init__(self, *given: Any, **options: Any) -> None:
@@ -26,12 +26,15 @@ class GraphWindow(Window):
 
     def feed(self) -> None:
         """Make the sums ready, and compute how many rows they stand for."""
+        if not self.kept:
+            self.kept = [torch.zeros_like(p, dtype=wide_type(p.dtype)) for p in self.parameters]
         if not self.totals:
-            self.kept = self.kept or [torch.zeros_like(p, dtype=wide_type(p.dtype)) for p in self.parameters]
             for each in self.kept:
                 each.zero_()
-            self.totals = self.kept
-        self.totals = list(self.totals)
+        elif self.totals[0] is not self.kept[0]:  # those of an eager step, or of a checkpoint
+            for each, total in zip(self.kept, self.totals, strict=True):
+                each.copy_(total)
+        self.totals = self.kept
         self.known_rows.fill_(float(self.rows))
         if self.is_counted:
             self.count = torch.as_tensor(self.count, dtype=torch.float64)
