@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tests.properties.specs import Draft
@@ -48,6 +48,21 @@ def vary_averages(draft: Draft) -> None:
             op |= draft.random.choice([{"match": "weight"}, {"exclude": "weight"}])
         if not {"start", "until"} & op.keys() and draft.chance(0.2):
             op["start"] = {"at": draft.random.choice([2, "3 steps"]), "before": draft.random.choice(["copy", "hold"])}
+
+
+def follow_iterations(draft: Draft, source: str, into: str) -> dict[str, Any]:
+    """Return an average or a copy in an iteration; where no iteration may be skipped, it may count them."""
+    follow: dict[str, Any] = {"copy": source, "into": into}
+    if draft.chance(0.6):
+        follow = {"ema": source, "into": into, "decay": 0.5, "buffers": "ignore"}
+    written = repr(draft.ops)
+    if "precision" in draft.fields or "on_overflow" in written or draft.chance(0.4):
+        return follow
+    if "ema" in follow and draft.chance(0.6):
+        follow["decay"] = draft.random.choice(DECAYS)
+    if "ema" in follow and draft.chance(0.4):
+        follow["init"] = draft.random.choice(BEGINNINGS)
+    return follow | ({"every": draft.random.choice([2, 3])} if draft.chance(0.5) else {})
 
 
 def round_averages(draft: Draft) -> None:

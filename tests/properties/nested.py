@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tests.properties.averages import follow_iterations
 from tests.properties.causality import defined
 from tests.properties.derived import has_place
 from tests.properties.joining import find_place, join
@@ -46,6 +47,8 @@ def add_nested(draft: Draft) -> None:
     if found is None or not is_free(draft):
         return
     (update, value), random = found, draft.random
+    if draft.ops[update]["loss"] == draft.ops.get("rate_step", {}).get("loss"):
+        return  # its terms would reach no target but the rate
     writes = [name for name, op in draft.ops.items() if {"update", "copy"} & op.keys()]
     place = _Place(
         depth=random.choice([2, 2, 2, 3]),
@@ -177,8 +180,7 @@ def _fit(draft: Draft, place: _Place, given: str) -> Ops:
     elif draft.chance(0.2):
         ops["step"] |= draft.random.choice([{"accumulate": 2}, {"every": 2}])
     if place.is_followed:
-        follow = draft.random.choice([{"ema": "coiled", "decay": 0.5, "buffers": "ignore"}, {"copy": "coiled"}])
-        ops["follow"] = {**follow, "into": "coiled_slow"}
+        ops["follow"] = follow_iterations(draft, "coiled", "coiled_slow")
     return {**ops, "seen": {"call": "mul", "inputs": ["fit", 0.5]}}
 
 

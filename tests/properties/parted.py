@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tests.properties.averages import follow_iterations
 from tests.properties.joining import find_place, join
 
 if TYPE_CHECKING:
@@ -90,9 +91,7 @@ def _repeat(draft: Draft, value: str, batch: str = "") -> dict[str, dict[str, An
     count, ops = draft.random.choice([2, 2, 3]), dict[str, dict[str, Any]]()
     is_split, is_growing, is_followed = draft.chance(0.3), draft.chance(0.3), draft.chance(0.5)
     is_split, is_next = (batch == "split", batch == "next") if batch else (is_split, False)
-    follow: dict[str, Any] = {"ema": "turned", "into": "turned_slow", "decay": 0.5, "buffers": "ignore"}
-    if batch and draft.chance(0.4):
-        follow = {"copy": "turned", "into": "turned_slow"}
+    follow = follow_iterations(draft, "turned", "turned_slow")
     mode = {"mode": "train"} if is_next else {}
     if is_split and is_growing:
         ops |= _cut_growing(count)
