@@ -22,6 +22,7 @@ def audit_step() -> Callable[..., AbstractContextManager[Audit]]:
 
     @contextmanager
     def audited(*, allow: tuple[str, ...] = ()) -> Generator[Audit]:
+        """Audit the statement, and fail for what is found."""
         with audit() as report:
             yield report
         found = [each for each in report.report.of("error", "warning") if each.code not in allow]

@@ -235,7 +235,7 @@ class Update:
     repeated: bool = False
     """A tensor is in the optimizer twice."""
     overflow: bool = False
-    """The kernel was told to skip the step, for gradients that are not finite."""
+    """The kernel was given the verdict to skip the step, for gradients that are not finite."""
     state_written: bool = False
     """The state of the optimizer changed in a step that was skipped."""
     closure: bool = False

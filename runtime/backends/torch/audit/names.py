@@ -31,7 +31,7 @@ def find_name(wanted: object) -> str:
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:
-    """Yield the attributes and items of an object, with how they are written behind its name."""
+    """Yield the attributes and items of an object, with how they are written after its name."""
     match value:
         case type() | ModuleType():
             return

@@ -56,16 +56,25 @@ class Optimizers:
         self.stepped: dict[int, int] = {}
         """Optimizer -> how often it has been stepped, skipped steps included."""
         self._ticking = False
-        self._made = [weakref.ref(each) for each in gc.get_objects() if issubclass(type(each), Optimizer)]
+        self._there = [weakref.ref(each) for each in gc.get_objects() if issubclass(type(each), Optimizer)]
+        self._made: list[weakref.ref[Optimizer]] = []
+        """Optimizers that were there before, and those that were made since."""
 
     def make(self, original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
         """Note that an optimizer is made."""
         original(optimizer, *args, **kwargs)
         self._made.append(weakref.ref(optimizer))
 
+    @property
+    def turns(self) -> list[int]:
+        """Return how often each optimizer has been stepped; one that was there before counts once it is."""
+        there = (each for each in (ref() for ref in self._there) if each is not None and id(each) in self.stepped)
+        made = (each for each in (ref() for ref in self._made) if each is not None)
+        return [self.stepped.get(id(each), 0) for each in (*there, *made)]
+
     def alive(self) -> Iterator[Optimizer]:
         """Yield the optimizers that there are, whether they were stepped or not."""
-        yield from (each for each in (ref() for ref in self._made) if each is not None)
+        yield from (each for each in (ref() for ref in (*self._there, *self._made)) if each is not None)
 
     # ------------------------------------------------------------ steps
 

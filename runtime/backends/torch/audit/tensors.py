@@ -20,7 +20,7 @@ def key_of(tensor: torch.Tensor) -> int | None:
 
 
 def span_of(tensor: torch.Tensor) -> tuple[int, int]:
-    """Return the first byte of a tensor and the first behind it; its strides are taken for dense."""
+    """Return the first byte of a tensor and the first after it; its strides are taken for dense."""
     start = tensor.data_ptr()
     return start, start + tensor.numel() * tensor.element_size()
 
