@@ -52,9 +52,10 @@ def check_iterations(scope: RuleContext) -> Iterator[Diagnostic]:
     for name, op in scope.sound_ops():
         if not any(part.repeat for part in op.within) or not isinstance(op, EmaOp | CopyOp):
             continue
-        is_timed, is_formula = isinstance(op.every, int) and op.every > 1, isinstance(op, EmaOp) and op.is_counted
-        if is_timed or is_formula:
-            field = "every" if is_timed else "init" if op.init is not None else "decay" if op.formula else "start"
+        field = "every" if isinstance(op.every, int) and op.every > 1 else ""
+        if not field and isinstance(op, EmaOp) and op.is_counted:
+            field = "init" if op.init is not None else "decay" if op.formula else "start"
+        if field:
             message = f"'{name}' counts iterations, some of which may be skipped where gradients are not finite"
             help = "put it outside of the iterations, or write `on_overflow: apply` and no loss scale"
             yield scope.report("GS069", message, ("ops", name, field), help=help)

@@ -283,7 +283,6 @@ def test_the_table_of_optimizers_is_that_of_the_language():
 
 
 WHERE = {
-    "document": "",
     "call": "ops.noisy.",
     "update": "ops.learn.",
 }

@@ -39,7 +39,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     begin: Literal["initial", "first_update", "zeros"] = "initial"
     taken: bool = False
     """The schedule says what is taken of the new."""
-    iterations: Names = ()
+    iterations: tuple[str, ...] = ()
     """The ops that it is in all iterations of a `repeat`, which have one count; none where it is in none."""
 
 
