@@ -103,7 +103,7 @@ class Row(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """Return what it says, whatever its number."""
+        """Return what it says, without its number."""
         return self.kind, self.text, self.notes
 
 

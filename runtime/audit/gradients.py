@@ -67,6 +67,11 @@ class Applied:
     dropped: Mapping[int, tuple[Share, ...]]
     """Contributions that were removed unused since the optimizer last stepped the tensor."""
 
+    @property
+    def is_live(self) -> bool:
+        """Return whether it finds a gradient that is not all zeros."""
+        return any(part.has_gradient and not part.zero for part in self.event.parts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:

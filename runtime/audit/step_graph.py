@@ -6,6 +6,7 @@ they hold; a trace has an order already, which may break them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -196,7 +197,9 @@ def _add_reads(
     names: dict[tuple[Place, Cell, int], str] = {}
     for read in (each for each in event.reads if each.now != each.version):
         cell = cells[read.tensor]
-        version = _count(writers.get(cell, ()), read.tensor, read.version)
+        # The version of the cell is how many writers had written the tensor when it had its own.
+        histories = (each.versions for each in writers.get(cell, ()))
+        version = sum(each.get(read.tensor, math.inf) <= read.version for each in histories)
         name = names.setdefault((read.place, cell, version), f"f{event.number}.{len(names)}")
         where = f"line {read.place.line}" if read.place.file == event.place.file else str(read.place)
         seen = CellRead(cell=cell, version=version, saved=True)
@@ -205,8 +208,3 @@ def _add_reads(
         )
         stale.setdefault(name, []).append(read)
     return frozenset(names.values())
-
-
-def _count(writers: Sequence[Writer], tensor: int, version: int) -> int:
-    """Return how many writers had written a tensor when it had a version."""
-    return sum(1 for each in writers if tensor in each.versions and each.versions[tensor] <= version)

@@ -39,9 +39,8 @@ def find_clips(evidence: Evidence) -> Iterator[Finding]:
                 "long gradient of one shortens the other's",
             )
         shares = [(each.position, share) for each in changes for share in each.held if share.backward is not None]
-        scaled = next(
-            (s for at, s in shares if s.backward and s.backward.scale and not _is_unscaled(s.unscaled, at)), None
-        )
+        before = [s for at, s in shares if s.unscaled is None or s.unscaled >= at]
+        scaled = next((s for s in before if s.backward and s.backward.scale), None)
         if scaled is not None and scaled.backward is not None:
             yield Finding(
                 code="clip-scaled",
@@ -60,10 +59,6 @@ def find_clips(evidence: Evidence) -> Iterator[Finding]:
             )
         elif "clip" in function:
             yield from _find_early(evidence, function, place, changes)
-
-
-def _is_unscaled(divided: int | None, at: int) -> bool:
-    return divided is not None and divided < at
 
 
 def _find_early(evidence: Evidence, function: str, place: Place, changes: list[Changed]) -> Iterator[Finding]:

@@ -199,13 +199,12 @@ def find_mixtures(evidence: Evidence) -> Iterator[Finding]:
 def find_zeroed(evidence: Evidence) -> Iterator[Finding]:
     """Yield updates whose gradients were zeroed after their backward."""
     for applied in evidence.ledger.updates:
-        live = [part for part in applied.event.parts if part.has_gradient and not part.zero]
         dropped = [
             share for shares in applied.dropped.values() for share in shares if share.backward is not None and share.end
         ]
         if applied.event.closure or not dropped:
             continue
-        if live:
+        if applied.is_live:
             yield from _find_partly_zeroed(applied, dropped)
             continue
         last = max(dropped, key=lambda share: share.position)
@@ -243,7 +242,11 @@ def find_lost(evidence: Evidence) -> Iterator[Finding]:
     if not any(update.event.parts for update in evidence.ledger.updates):
         return
     zeroed = {
-        share.backward.number for each in evidence.ledger.updates for share in _dropped_all(each) if share.backward
+        share.backward.number
+        for each in evidence.ledger.updates
+        for shares in each.dropped.values()
+        for share in shares
+        if share.backward and not each.is_live
     }
     models: dict[tuple[Place, str], list[Share]] = defaultdict(list)
     places: dict[Place, list[Share]] = defaultdict(list)
@@ -265,11 +268,6 @@ def find_lost(evidence: Evidence) -> Iterator[Finding]:
             others=(Other("zeroed at", ended.place),) if ended is not None else (),
             level="warning" if is_whole and ended is not None else None,
         )
-
-
-def _dropped_all(applied: Applied) -> list[Share]:
-    live = any(part.has_gradient and not part.zero for part in applied.event.parts)
-    return [] if live else [share for shares in applied.dropped.values() for share in shares]
 
 
 def _is_lost(evidence: Evidence, share: Share) -> bool:

@@ -1,4 +1,4 @@
-"""Who steps which tensors: nobody, one optimizer, or two."""
+"""Who steps which tensors: no optimizer, one, or two."""
 
 from __future__ import annotations
 

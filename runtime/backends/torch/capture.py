@@ -149,7 +149,7 @@ def capture(
             title = f"{mode.mode} ({', '.join(function.active)})" if function.active else mode.mode
             op, reason = find_obstacle(function, loaded)
             if not reason:
-                made = _make(function, title, loaded, report or _ignore)
+                made = _make(function, title, loaded, report or (lambda _: None))
                 op, reason = ("", "") if batch is None else attempt(made, batch, loaded)
                 if not reason:
                     graphs[title] = made
@@ -167,20 +167,18 @@ def is_heavy(function: Function) -> bool:
     return any(isinstance(each, (Apply, Gradient)) for each in function.instructions)
 
 
-def _ignore(text: str) -> None:
-    """Leave a report unheard."""
-
-
 def _make(function: Function, title: str, loaded: Loaded, report: Report) -> Captured:
     """Return a function that will be captured when it is first called."""
     names, plain = loaded.names, loaded.names[loaded.emitted.names.function(function.name)]
+    applied = (part for each in function.instructions if isinstance(each, Apply) for part in each.parts)
+    times = Counter(part.optimizer for part in applied)
     windows = (each.window for each in function.instructions if isinstance(each, _WINDOWED))
     fed = tuple(names[each] for each in FED if each in names)
     modules = dict.fromkeys(module for model in names["MODELS"].values() for module in model.modules())
     return Captured(
         title=title,
         function=plain,
-        optimizers=[(names["OPTIMIZERS"][each], times) for each, times in Counter(_find_applied(function)).items()],
+        optimizers=[(names["OPTIMIZERS"][each], number) for each, number in times.items()],
         fed=[each for each in names.values() if isinstance(each, fed)],
         windows=[names["WINDOWS"][each] for each in dict.fromkeys(windows)],
         modes=[(module, module.training) for module in modules],
@@ -192,12 +190,6 @@ def _make(function: Function, title: str, loaded: Loaded, report: Report) -> Cap
 FED = ("FedNumber", "FedDecay")
 """Classes of the module whose objects the host feeds before every graph: it computes their numbers."""
 _WINDOWED = (Accumulate, TakeAccumulated, ResetAccumulator)
-
-
-def _find_applied(function: Function) -> Iterator[str]:
-    """Yield the optimizers that a function applies, in order."""
-    for each in function.instructions:
-        yield from (part.optimizer for part in each.parts) if isinstance(each, Apply) else ()
 
 
 def find_obstacle(function: Function, loaded: Loaded) -> tuple[str, str]:

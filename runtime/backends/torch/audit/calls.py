@@ -84,8 +84,10 @@ class Calls(TorchFunctionMode):
                 return result
         if name in _DETACHING and args and isinstance(args[0], nn.Parameter):
             log.cells.add(args[0])
-        if self._taken:
-            self._note_uses(args)
+        for each in find_tensors(args) if self._taken else ():
+            held = self._taken.get(id(each))
+            if held is not None and held.ref() is each:
+                self._note_use(held, log.place())
         if is_in_place:
             self._note_sources(args, kwargs)
         result = func(*args, **kwargs)
@@ -151,12 +153,6 @@ class Calls(TorchFunctionMode):
         self._taken[id(gradient)] = _Taken(weakref.ref(gradient), cell, count, place)
         log.add(GradientRead(place=place, tensor=cell.number))
 
-    def _note_uses(self, args: Sequence[Any]) -> None:
-        for tensor in find_tensors(args):
-            held = self._taken.get(id(tensor))
-            if held is not None and held.ref() is tensor:
-                self._note_use(held, self._log.place())
-
     def _note_use(self, held: _Taken, place: Place) -> None:
         if 0 < held.count < self._log.cells.pending.get(held.cell.number, 0):
             self._log.add(GradientUse(place=place, tensor=held.cell.number, taken=held.place))
@@ -217,8 +213,11 @@ class Calls(TorchFunctionMode):
                 sources |= log.sources_of(each) if node_of(each) is None else tag.sources
             sources = sources if len(sources) <= _MOST_SOURCES else frozenset()
         scale = next((each.scale for each in tags if each.scale is not None), None)
-        if scale is not None and _divides(name, args, scale):
-            scale = None
+        if scale is not None:
+            numbers = [each for each in args if isinstance(each, float | int)]
+            is_inverse = name in _MULTIPLYING and any(abs(each * scale - 1) < _ROUNDING for each in numbers)
+            if is_inverse or (name in _DIVIDING and scale in numbers):
+                scale = None
         return Tag(cuts, sources, scale)
 
     def _change_cuts(self, name: str, cuts: frozenset[int], inputs: Sequence[torch.Tensor]) -> frozenset[int]:
@@ -240,14 +239,6 @@ class Calls(TorchFunctionMode):
             else:
                 found.add(number)
         return frozenset(found)
-
-
-def _divides(name: str, args: Sequence[Any], scale: float) -> bool:
-    """Return whether an operation divides by a loss scale."""
-    numbers = [each for each in args if isinstance(each, float | int)]
-    if name in _DIVIDING:
-        return any(each == scale for each in numbers)
-    return name in _MULTIPLYING and any(abs(each * scale - 1) < _ROUNDING for each in numbers)
 
 
 def node_of(tensor: torch.Tensor) -> Any:

@@ -97,6 +97,9 @@ class Engine:
                 if not run.retain and (freed is None or (place is not None and freed.computed == NOWHERE)):
                     freed = Freed(backward=run.number, computed=place or NOWHERE)
         tags = [log.tags.of(each) for each in roots]
+        # What else is on the way of a cut graph shows which inputs lead to the loss anyway.
+        marked = {number for node in nodes for number in node.metadata.get(CUTS, ())}
+        marks: list[CutMark] = [log.cuts[each] for tag in tags for each in sorted(tag.cuts)]
         event = Backward(
             place=log.place(),
             number=log.backwards,
@@ -107,17 +110,10 @@ class Engine:
             scale=next((each.scale for each in tags if each.scale is not None), None),
             through=through,
             freed=freed,
-            cuts=self._find_cuts(tags, nodes),
+            cuts=tuple(dict.fromkeys(replace(each.cut, elsewhere=each.number in marked) for each in marks)),
             inside=log.backward,
         )
         return event, nodes, leaves
-
-    def _find_cuts(self, tags: Sequence[Tag], nodes: Sequence[Any]) -> tuple[Cut, ...]:
-        """Return where the graph of a loss was cut; what else is on its way shows which inputs lead to it anyway."""
-        marked = {number for node in nodes for number in node.metadata.get(CUTS, ())}
-        marks: list[CutMark] = [self._log.cuts[each] for tag in tags for each in sorted(tag.cuts)]
-        cuts = (replace(each.cut, elsewhere=each.number in marked) for each in marks)
-        return tuple(dict.fromkeys(cuts))
 
     def _look_at(self, leaf: torch.Tensor) -> _Before:
         cell = self._log.cells.add(leaf)

@@ -1,4 +1,4 @@
-"""Kernels: which tensors they read and write, whatever autograd's version counters say."""
+"""Kernels: which tensors they read and write, also where autograd's version counters do not change."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ class Kernels(TorchDispatchMode):
             targets += [args[3], args[4]] if facts.is_norm and args[5] else []
             self._note_writes(facts.name, list(find_tensors(targets)))
         if facts.casts and isinstance(args[0], nn.Parameter) and not self._log.running and not self._log.stepping:
-            self._note_cast(args[0], result)
+            cell = self._log.cells.add(args[0])
+            if cell is not None and result.dtype in (torch.bfloat16, torch.float16):
+                self._casts[id(result)] = (weakref.ref(result), cell, cell.version, self._log.place())
         return result
 
     def _learn(self, func: Any) -> _Facts:
@@ -106,11 +108,6 @@ class Kernels(TorchDispatchMode):
                 backward=log.backward,
             )
         )
-
-    def _note_cast(self, source: nn.Parameter, copy: torch.Tensor) -> None:
-        cell = self._log.cells.add(source)
-        if cell is not None and copy.dtype in (torch.bfloat16, torch.float16):
-            self._casts[id(copy)] = (weakref.ref(copy), cell, cell.version, self._log.place())
 
     def _note_writes(self, operation: str, targets: Sequence[torch.Tensor]) -> None:
         log, place = self._log, None

@@ -58,24 +58,19 @@ class Models:
             return
         inputs = [each for each in find_tensors(args) if each.is_floating_point()]
         if not torch.is_grad_enabled():
-            self._note_loss_of_graph(module, inputs, place)
+            nodes = [node for node in map(node_of, inputs) if node is not None]
+            if nodes and not is_called_from("checkpoint", "backward"):
+                number = len(log.cuts) + 1
+                for node in nodes:
+                    if not hasattr(node, "variable"):
+                        node.metadata[CUTS] = (*node.metadata.get(CUTS, ()), number)
+                log.cuts.append(CutMark(Cut(kind="no_grad", place=place, what=log.names.of(module)), number))
+                self._losing[id(module)] = len(log.cuts) - 1
         elif len(log.layers) == 1:
             marks = frozenset().union(*(log.tags.of(each).cuts for each in inputs))
             taken = frozenset(each for each in marks if log.cuts[each].cut.kind == "no_create_graph")
             if taken:
                 self._taking[id(module)] = taken
-
-    def _note_loss_of_graph(self, module: nn.Module, inputs: Sequence[torch.Tensor], place: Place) -> None:
-        nodes = [node for node in map(node_of, inputs) if node is not None]
-        if not nodes or is_called_from("checkpoint", "backward"):
-            return
-        log = self._log
-        number = len(log.cuts) + 1
-        for node in nodes:
-            if not hasattr(node, "variable"):
-                node.metadata[CUTS] = (*node.metadata.get(CUTS, ()), number)
-        log.cuts.append(CutMark(Cut(kind="no_grad", place=place, what=log.names.of(module)), number))
-        self._losing[id(module)] = len(log.cuts) - 1
 
     def leave(self, module: nn.Module, args: Sequence[Any], result: Any) -> None:
         """Note that a module returns, or raises."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
-from itertools import count
+from itertools import chain, count
 from types import ModuleType
 from typing import Any
 
@@ -92,7 +92,10 @@ class Names:
         if cell.model or tensor is None:
             return
         for find in (_find_in_frames, self._find_everywhere):
-            model = next((each for each in find() if any(one is tensor for one in _tensors_of(each))), None)
+            holders = (
+                each for each in find() if any(one is tensor for one in chain(each.parameters(), each.buffers()))
+            )
+            model = next(holders, None)
             if model is not None:
                 self.add_model(model)
                 break
@@ -112,11 +115,6 @@ class Names:
     def _name(cell: Cell | None, model: str, name: str) -> None:
         if cell is not None and not cell.model:
             cell.model, cell.name = model, name
-
-
-def _tensors_of(module: nn.Module) -> Iterator[torch.Tensor]:
-    yield from module.parameters()
-    yield from module.buffers()
 
 
 def _find_in_frames() -> Iterator[nn.Module]:

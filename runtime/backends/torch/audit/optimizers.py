@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -143,7 +144,10 @@ class Optimizers:
                 Update(
                     place=step.place,
                     optimizer=log.names.of(optimizer),
-                    parts=tuple(map(_finish, step.tensors)),
+                    parts=tuple(
+                        replace(part, moved=copy is not None and not torch.equal(tensor.detach(), copy))
+                        for _, tensor, part, copy in step.tensors
+                    ),
                     start=step.start,
                     repeated=step.repeated,
                     overflow=step.overflow,
@@ -260,10 +264,3 @@ def _state_of(optimizer: Optimizer) -> dict[tuple[int, str], torch.Tensor]:
         for name, value in optimizer.state.get(tensor, {}).items()
         if isinstance(value, torch.Tensor)
     }
-
-
-def _finish(stepped: _Stepped) -> Part:
-    part = stepped.part
-    if stepped.copy is None or torch.equal(stepped.tensor.detach(), stepped.copy):
-        return part
-    return Part(tensor=part.tensor, has_gradient=part.has_gradient, zero=part.zero, moved=True, required=part.required)

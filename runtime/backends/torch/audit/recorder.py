@@ -138,7 +138,12 @@ class Recorder:
         self._stack.close()
         log = self._log
         with log.quiet():
-            optimizers = self._find_optimizers()
+            optimizers = list[OptimizerFacts]()
+            for each in self._optimizers.alive():
+                cells = (log.cells.known(tensor) for tensor in parameters_of(each))
+                numbers = frozenset(cell.number for cell in cells if cell is not None)
+                if numbers:
+                    optimizers.append(OptimizerFacts(name=log.names.of(each), tensors=numbers))
             for cell in log.cells.all:
                 log.names.complete(cell)
             tensors = tuple(
@@ -148,22 +153,12 @@ class Recorder:
         trace = Trace(
             tensors=tensors,
             events=tuple(log.events),
-            optimizers=optimizers,
+            optimizers=tuple(optimizers),
             unseen=tuple(log.unseen),
             error=error,
         )
         self._log = Log()
         return trace
-
-    def _find_optimizers(self) -> tuple[OptimizerFacts, ...]:
-        """Return the optimizers that there are, whether they were stepped or not."""
-        log, found = self._log, list[OptimizerFacts]()
-        for each in self._optimizers.alive():
-            cells = (log.cells.known(tensor) for tensor in parameters_of(each))
-            numbers = frozenset(cell.number for cell in cells if cell is not None)
-            if numbers:
-                found.append(OptimizerFacts(name=log.names.of(each), tensors=numbers))
-        return tuple(found)
 
     def _stop_if_done(self, optimizer: Optimizer) -> None:
         """Raise Enough where an optimizer begins a step after the last one that was asked for."""

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from runtime.audit.trace import Overwritten, Place, Read
+from runtime.backends.torch.audit.calls import node_of
 from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.tensors import Cell, span_of
 
@@ -54,7 +55,12 @@ class SavedTensors:
                 # Detached, so that the graph does not hold itself; the counter of versions is shared.
                 value = tensor.detach()
         cell, version = self._log.version_of(value)
-        return _Saved(value, cell, version, self._log.place(), self._log.function, _find_origin(tensor))
+        node, origin = node_of(tensor), ""
+        if node is not None:
+            is_view = tensor._base is not None
+            made_by = re.sub(r"Backward[0-9]*$", "", node.name())
+            origin = "output 0 of AsStrided" if is_view else f"output {tensor.output_nr} of {made_by}"
+        return _Saved(value, cell, version, self._log.place(), self._log.function, origin)
 
     def unpack(self, saved: Any) -> torch.Tensor:
         """Give a saved tensor back; raise the error that autograd would have raised where it was overwritten."""
@@ -64,8 +70,9 @@ class SavedTensors:
         raised = saved.count is not None and value._version != saved.count
         log = self._log
         if log.running and not log.busy:
-            now = self._version_now(saved)
             if cell is not None:
+                owner, version = log.version_of(value)
+                now = version if owner is cell else saved.version  # a cell that has moved leaves its memory as it was
                 self._note_read(saved, cell, now, raised)
             else:
                 self._note_value(saved, raised)
@@ -91,15 +98,11 @@ class SavedTensors:
                 Overwritten(place=saved.place, written=place, operation=operation, raised=raised)
             )
 
-    def _version_now(self, saved: _Saved) -> int:
-        """Return the version of the memory that was saved; a cell that has moved elsewhere leaves it as it was."""
-        cell, version = self._log.version_of(saved.value)
-        return version if cell is saved.cell else saved.version
-
     def _note_read(self, saved: _Saved, cell: Cell, now: int, raised: bool) -> None:
         node = torch._C._current_autograd_node()
-        if node is not None and cell.kind == "buffers" and _uses_batch(node):
-            return  # the statistics are saved, but not read
+        flags = (getattr(node, "_saved_training", False), getattr(node, "_saved_train", False))
+        if cell.kind == "buffers" and True in flags:
+            return  # a norm in training mode saves its statistics, but does not read them
         is_kept_for_nothing = (
             node is not None
             and cell.kind == "params"
@@ -117,23 +120,6 @@ class SavedTensors:
                 needed=not is_kept_for_nothing,
             )
         )
-
-
-def _uses_batch(node: Any) -> bool:
-    return True in (getattr(node, "_saved_training", False), getattr(node, "_saved_train", False))
-
-
-def _find_origin(tensor: torch.Tensor) -> str:
-    """Return how autograd's error calls where a tensor comes from; empty for a leaf."""
-    try:
-        node = tensor.grad_fn if tensor.requires_grad else None
-    except RuntimeError:  # a view whose base was written in a way that forbids to look at it
-        return ""
-    if node is None:
-        return ""
-    if tensor._base is not None:
-        return "output 0 of AsStrided"
-    return f"output {tensor.output_nr} of {re.sub(r'Backward[0-9]*$', '', node.name())}"
 
 
 def _say(saved: _Saved) -> str:

@@ -88,7 +88,14 @@ class Cells:
                 return other
         # The reference is the cell's: when the audit lets go of its cells, nothing is called back.
         number, owner = id(tensor), cast("weakref.ref[Cells]", weakref.ref(self))
-        cell = Cell(len(self.all), weakref.ref(tensor, lambda _: _forget(owner, number)), key, kind)
+
+        def forget(_: weakref.ref[torch.Tensor]) -> None:
+            """Let the cells forget the tensor, if they are still there."""
+            cells = owner()
+            if cells is not None:
+                cells.forget(number)
+
+        cell = Cell(len(self.all), weakref.ref(tensor, forget), key, kind)
         self.all.append(cell)
         self._by_object[id(tensor)] = cell
         self._by_key.setdefault(key, []).append(cell)
@@ -139,9 +146,3 @@ class Cells:
         if cell is not None and cell.ref() is None:
             self._drop(cell)
             del self._by_object[number]
-
-
-def _forget(owner: weakref.ref[Cells], number: int) -> None:
-    cells = owner()
-    if cells is not None:
-        cells.forget(number)
