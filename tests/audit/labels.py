@@ -15,6 +15,8 @@ NEAR = (
     {"leaked-grad", "undetached-target"},
     {"target-trained", "undetached-target"},
     {"stale-read", "crossing-graph"},
+    {"stale-read", "stale-value"},
+    {"stale-read", "stale-read-unneeded"},
     {"crossing-graph", "freed-graph"},
 )
 """Causes that are two views of one mistake."""
