@@ -1,17 +1,20 @@
 """Sound scripts with one edit each, of the kind that people get wrong, to judge an audit of hand-written loops by.
 
 `python -m tests.audit.mutants FOLDER` writes them as scripts with labels like those of `cases`: `m*.py`, and
-`u*.py` where a run cannot decide whether the edit is wrong.
+`u*.py` where a run cannot decide whether the edit is wrong. `--score` in place of the folder audits those that it can
+decide, and prints which are found, missed, and flagged with another error or warning than their label's.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.audit.labels import CASES
+from tests.audit.labels import CASES, read_label
+from tests.audit.scoring import start
 
 EDITS = Path(__file__).with_name("edits.txt")
 HEAD = re.compile(r"(?P<script>\w+): (?P<label>.+)")
@@ -83,5 +86,26 @@ def write(folder: Path) -> list[Path]:
     return paths
 
 
+def score() -> str:
+    """Audit the mutants that a run can decide; print those that are missed or flagged, and return the counts."""
+    found = missed = flagged = 0
+    with tempfile.TemporaryDirectory() as folder, start() as auditor:
+        for path in write(Path(folder)):
+            label = read_label(path)
+            if label is None:
+                continue
+            audited = auditor.audit(path)
+            others = [str(each) for each in audited.findings if each.is_serious and not each.is_bug(label)]
+            if audited.finds(label):
+                found += 1
+            else:
+                missed += 1
+                print(f"{path.stem}: missed {label.cause} {label.level} at {label.lines}", flush=True)
+            if others:
+                flagged += 1
+                print(f"{path.stem}: also {'; '.join(others)}", flush=True)
+    return f"{found} found, {missed} missed, {flagged} flagged with something else"
+
+
 if __name__ == "__main__":
-    print(len(write(Path(sys.argv[1]))), "scripts")
+    print(score() if sys.argv[1] == "--score" else f"{len(write(Path(sys.argv[1])))} scripts")

@@ -39,6 +39,11 @@ class Found:
         """Return whether it is the bug of a label."""
         return label.is_found(self.code, {*self.lines})
 
+    @property
+    def is_serious(self) -> bool:
+        """Return whether it is an error or a warning, of which a sound script has none."""
+        return self.level in ("error", "warning")
+
     def __str__(self) -> str:
         return f"{self.code} {self.level} at {', '.join(map(str, sorted(self.lines)))}"
 
@@ -56,8 +61,8 @@ class Audited:
 
     @property
     def serious(self) -> list[str]:
-        """Return the errors and warnings, of which a sound script has none."""
-        return [str(each) for each in self.findings if each.level in ("error", "warning")]
+        """Return the errors and warnings."""
+        return [str(each) for each in self.findings if each.is_serious]
 
 
 class Auditor:
