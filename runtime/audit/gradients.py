@@ -31,11 +31,12 @@ class Use(NamedTuple):
 
 
 class End(NamedTuple):
-    """A contribution is removed: the line, and whether the gradient was zeroed rather than removed."""
+    """A contribution is removed: the line, the function, and whether another gradient was put in its place."""
 
     place: Place
     position: int
     function: str
+    replaced: bool
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -148,7 +149,7 @@ class _Keeper:
         if event.change == "given" and Source(event.tensor, True) in event.sources:
             return  # a function of what was there
         for share in held:
-            share.end = End(event.place, position, event.function)
+            share.end = End(event.place, position, event.function, event.change == "given")
         self._dropped.setdefault(event.tensor, []).extend(each for each in held if not each.uses)
         self.held[event.tensor] = []
         if event.change == "given":

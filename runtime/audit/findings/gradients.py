@@ -271,8 +271,8 @@ def find_lost(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _is_lost(evidence: Evidence, share: Share) -> bool:
-    if share.uses or share.read:
-        return False
+    if share.uses or share.read or (share.end is not None and share.end.replaced):
+        return False  # what replaces it may come from hooks of its backward, as per-sample gradients do
     owned = any(share.tensor in each.tensors for each in evidence.trace.optimizers) or share.tensor in evidence.steppers
     return share.end is not None or not owned
 
