@@ -137,6 +137,6 @@ def test_the_fixture_fails_a_test_for_what_it_finds(pytester):
             with audit_step(allow=("leftover-grad",)):
                 train(False)
     """)
-    result = pytester.runpytest("-p", "stepgraph.pytest_plugin")
+    result = pytester.runpytest()
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["*error?leftover-grad? test_the_fixture*: opt applies gradients of net*"])

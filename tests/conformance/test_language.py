@@ -13,6 +13,7 @@ ELSEWHERE = {
     "UpdateOp.on_overflow = error": "it ends the run: tests/features/test_skipped_steps.py",
     "UpdateOp.missing = zero": "tests/features/test_missing_gradients.py",
     "UseSpec.recompute_buffers": "evaluations of a run: tests/features/test_recomputed_statistics.py",
+    "layer batch_norm.sync": "several processes: tests/processes/cases.py",
     "InputSpec.dtype = bfloat16": "NumPy has no such type: such a batch is one of the framework's own",
     **{
         f"optimizer {name}.fused": "PyTorch's kernels"

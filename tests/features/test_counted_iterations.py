@@ -13,8 +13,6 @@ from graphspec import SpecError, load
 from tests.features.steps import build_step, weights
 from tests.features.test_repeat_and_choose import descend, draw, miss, tensors
 
-pytestmark = pytest.mark.row("A15")
-
 STEPS = 5
 TEXT = """
 graphspec: 1

@@ -9,8 +9,6 @@ import torch
 from tests.features.steps import build_step, weights
 from tests.features.test_repeat_and_choose import descend, draw, miss, tensors
 
-pytestmark = pytest.mark.row("A15")
-
 LATE = """
 graphspec: 1
 name: a clock of iterations holds in the alternatives and iterations in them

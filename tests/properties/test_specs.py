@@ -124,7 +124,9 @@ NEVER = {
         "document data", "document include", "document run", "document vars", "op doc", "model weights",
         "ema use recompute_buffers", "document rng: native",
     ),
-    "several processes, which one process cannot show": ("document parallel", "update reduce"),
+    "several processes, which one process cannot show": (
+        "document parallel", "update reduce", "layer batch_norm: sync",
+    ),
     "a default, or its name": (
         "ema use eval: separate", "gradient unconnected: error", "loss lazy: scale", "loss reduction: mean",
         "model init: copy", "repeat batch: reuse", "update defer: auto", "update missing: error",
