@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from random import Random
 
+import pytest
 from hypothesis import Phase, given, settings
 
 from tests.oracle.optimizers import DegenerateError
@@ -164,6 +165,7 @@ def first_specs() -> list[dict]:
     return [random_spec(seed) for seed in range(600)]
 
 
+@pytest.mark.long
 def test_random_specs_say_every_word_of_the_language(monkeypatch):
     said = {word for document in first_specs() for word in find_words(document)}
     monkeypatch.setattr(specs_of, "RECENT", tuple((add, 1.0) for add, _ in specs_of.RECENT))
