@@ -57,8 +57,8 @@ def test_random_specs_give_the_numbers_of_the_oracle(chunk):
     policies = (ORDERS[chunk % len(ORDERS)],)
     tally = try_specs(range(chunk * SPECS // CHUNKS, (chunk + 1) * SPECS // CHUNKS), policies, elsewhere)
     assert tally.mismatches == []
-    # Choices inside choices can need more functions than a mode may have.
     assert set(tally.rejected) <= {"E-TWO-VERSIONS", "GS061"}
+    assert tally.rejected["GS061"] <= 1  # choices inside choices seldom need more functions than a mode may have
     assert tally.agreed >= 0.8 * tally.specs - 5
     assert tally.executed == tally.agreed
     assert tally.elsewhere == tally.agreed * (elsewhere is not None)
