@@ -174,8 +174,9 @@ def find_mixtures(evidence: Evidence) -> Iterator[Finding]:
     uses = _find_uses(evidence)
     reached: dict[str, set[int]] = defaultdict(set)
     for share in evidence.ledger.shares:
-        for name in evidence.steppers.get(share.tensor, ()) if share.backward is not None else ():
-            reached[name].add(share.backward.number if share.backward is not None else 0)
+        if share.backward is not None:
+            for name in evidence.steppers.get(share.tensor, ()):
+                reached[name].add(share.backward.number)
     for applied in evidence.ledger.updates:
         name = applied.event.optimizer
         for model, held in _by_model(evidence, applied).items():
