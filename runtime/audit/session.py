@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runtime.audit.findings.catalogue import find_all
+from runtime.audit.findings.finding import Finding
 from runtime.audit.recording import Enough, find_recorder
 from runtime.audit.report import Report
 
@@ -31,7 +32,7 @@ class Audit:
         self._report = report
 
     @property
-    def findings(self) -> object:
+    def findings(self) -> tuple[Finding, ...]:
         """Return the findings, worst first."""
         return self.report.findings
 
