@@ -110,9 +110,10 @@ class Expansion(Struct, kw_only=True, dict=True):
 
     def _add_once(self, node: Instruction) -> None:
         """Add a node that runs once, on the values of the whole batch."""
-        if isinstance(node, Random) and node.like is not None and self._is_part(node.like):
-            first = self._name(node.like, 1) if self._is_split(node.like) else node.like
-            whole = self.analysis.of(node.like) is Placement.SHARDED
+        like = node.like if isinstance(node, Random) else None
+        if like is not None and (self._is_split(like) or (self.is_replicated and self._is_local(like))):
+            first = self._name(like, 1) if self._is_split(like) else like
+            whole = self.analysis.of(like) is Placement.SHARDED
             self._add(replace(node, like=first, gathered=whole, uses=(Use(value=first, differentiable=False),)))
             return
         if isinstance(node, CheckFinite) and not self.late.isdisjoint(node.gradients):
@@ -172,10 +173,6 @@ class Expansion(Struct, kw_only=True, dict=True):
                 yield value
                 if self.analysis.of(value) is Placement.RATIO:
                     pending.extend(use.value for use in self.nodes[self.owners[value]].uses)
-
-    def _is_part(self, value: str) -> bool:
-        """Return whether a replica, or a micro-batch, has but a part of a value."""
-        return self._is_split(value) or (self.is_replicated and self._is_local(value))
 
     def _is_local(self, value: str) -> bool:
         """Return whether a value is an input with rows: a replica is given its own."""

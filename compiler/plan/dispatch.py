@@ -45,7 +45,11 @@ def find_dispatches(mode: ModeProgram, program: Program) -> Iterator[Dispatch]:
     draws = [dict(zip(drawn, numbers, strict=True)) for numbers in product(*drawn.values())]
     counts, applied, sharing = dict.fromkeys(gated, 0), dict.fromkeys(gated, 0), find_sharing(gates)
     for step in range(1, FARTHEST + 1):
-        admitted = {gate.op: _admits(gate, applied[gate.op]) for gate in gates if gate.is_counted}
+        admitted = {  # by `first` and `last`, where one more update takes place
+            gate.op: applied[gate.op] + 1 >= (gate.first or 0) and (gate.last is None or applied[gate.op] < gate.last)
+            for gate in gates
+            if gate.is_counted
+        }
         due = {gate.op: admitted[gate.op] and is_due(gate, counts[gate.op]) for gate in gates if gate.is_counted}
         taken = [fire(gates, step, counts, always, due=due, draws=each) for each in draws]
         names = tuple(dict.fromkeys(functions[fired] for fired in taken))
@@ -67,11 +71,6 @@ def _counts_draws(gates: tuple[Gate, ...]) -> bool:
             return True
         drawn.update([gate.op] if is_drawn else ())
     return False
-
-
-def _admits(gate: Gate, applied: int) -> bool:
-    """Return whether a gate with ``first`` or ``last`` is open after so many updates, where one more takes place."""
-    return applied + 1 >= (gate.first or 0) and (gate.last is None or applied < gate.last)
 
 
 def find_first_dispatches(mode: ModeProgram, program: Program) -> tuple[tuple[str, ...], ...]:

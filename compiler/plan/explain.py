@@ -18,7 +18,6 @@ from compiler.plan.left_out import find_absence
 from compiler.plan.stops import explain_stops
 from compiler.plan.text import cells_of, flags_of
 from graphspec.declare.library import RANDOMS
-from graphspec.declare.ops import Op
 from graphspec.diagnostics import escape
 
 
@@ -31,7 +30,9 @@ def explain_op(plan: CompiledStep, op: str) -> str:
         share = "" if part.low is None or part.high is None else format_share(part.low, part.high, outer)
         parts.append(f"{part} (drawn {share})" if share else str(part))
         outer = part.name if part.is_gated else outer
-    header = (f"{op}: {declared.kind}", *parts, *_list_clocks(declared))
+    clocks = {"every": declared.every, "start": declared.opens, "until": declared.until}
+    when = (f"{key}: {value}" for key, value in clocks.items() if value is not None)
+    header = (f"{op}: {declared.kind}", *parts, *when)
     text = [", ".join(header) + (f" ({place})" if place else "")]
     explained: dict[tuple[str, ...], list[str]] = {}
     numbers: dict[str, list[int]] = {}
@@ -62,12 +63,6 @@ def explain_op(plan: CompiledStep, op: str) -> str:
             places.append(f"{function} ({lines_of}{when})" if found else function)
         text += ["", f"in {', '.join(places)}", *(f"  {sentence}" for sentence in said)]
     return "\n".join(map(escape, text)) + "\n"
-
-
-def _list_clocks(op: Op) -> Iterator[str]:
-    """Yield when an op runs, as the spec says it."""
-    clocks = {"every": op.every, "start": op.opens, "until": op.until}
-    return (f"{key}: {value}" for key, value in clocks.items() if value is not None)
 
 
 def explain_storage(plan: CompiledStep, name: str) -> str:

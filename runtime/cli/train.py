@@ -318,16 +318,13 @@ def average(
     say(f"{made.path} with {counted(len(made.packed.tensors), 'tensor')} of {made.model}")
     for note in made.packed.notes:
         say(f"  {note}")
-    say(f"  from {counted(len(made.snapshots), 'snapshot')}: {_shorten(made.snapshots)}")
+    names = made.snapshots
+    shown = names if len(names) <= 4 else (names[0], names[1], "...", names[-1])
+    say(f"  from {counted(len(names), 'snapshot')}: {', '.join(shown)}")
     if made.fit is not None:
         fit = made.fit
         say(f"  sigma_rel {sigma_rel:g}, gamma {made.gamma:.4g}: error of the profile {fit.error:.2g} (L2, relative)")
         say(f"  weights from {min(fit.weights):.3g} to {max(fit.weights):.3g}: rounding times {fit.amplification:.3g}")
-
-
-def _shorten(names: Sequence[str]) -> str:
-    """Return names as a list, of many the first and the last."""
-    return ", ".join(names if len(names) <= 4 else (names[0], names[1], "...", names[-1]))
 
 
 LATER = {

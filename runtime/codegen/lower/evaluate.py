@@ -187,7 +187,10 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     operands = [_operand(each, instruction, scope) for each in given]
     if instruction.family in ("call", "internal"):
         if function.name == "stop":
-            is_own = _carries(instruction, scope) or _is_target(instruction.outputs[0], scope)
+            derivatives = (each.derivative for each in scope.function.instructions)
+            is_target = any(instruction.outputs[0] in each.values for each in derivatives if each is not None)
+            # what a gradient is taken by needs a tensor of its own, apart from what it is made of
+            is_own = is_target or _carries(instruction, scope)
             return scope.dialect.detach(operands[0]) if is_own else operands[0]
         if function.name == "either":
             return operands[0]
@@ -199,12 +202,6 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     called = builtin_call(instruction, operands, scope)
     is_only = function.name in COUNTED and len(instruction.outputs) == 1  # of results that come as a tuple
     return syntax.item(called, syntax.constant(0)) if is_only else called
-
-
-def _is_target(value: str, scope: EmitScope) -> bool:
-    """Return whether a gradient is taken by a value: it needs a tensor of its own, apart from what it is made of."""
-    derivatives = (each.derivative for each in scope.function.instructions)
-    return any(value in each.values for each in derivatives if each is not None)
 
 
 def _operate(name: str, operands: list[ast.expr]) -> ast.expr | None:
