@@ -120,7 +120,7 @@ class _Binder:
         self._writing = frozenset((*writes, *(name for use in writes.values() for name in name_outer(use))))
         """The ops that write, and those in which one does: uses of blocks, parts, and the ops that hold parts."""
         self._following = frozenset(find_following(writes, self._ops))
-        """Averages and copies of models that an update of their own block steps."""
+        """Averages and copies, each with the ops around it in which an update steps its source."""
         self._unsound: set[str] = set()
         """The uses of blocks that list outputs which they do not have; nothing is held against what reads these."""
         self._problems: list[Diagnostic] = []
@@ -401,10 +401,13 @@ class _Binder:
 
         A clock is for the ops that write, if there are some. The others run where these need them: with a clock of its
         own a loss would be a lazy term. What follows an update of its block needs no `every`: it would count the writes
-        of that, and follow every second one of an update that is applied in every second step.
+        of that, and follow every second one of an update that is applied in every second step. The update may be in
+        another part of what has the `every`: the outermost that has it, from which the parts inside have theirs.
         """
-        if field == "every" and name in self._following:
-            return False
+        if field == "every":
+            having = [each.op for each in find_outer(use) if field in self._scopes[each.name].given]
+            if (name, having[-1]) in self._following:
+                return False
         return field not in CLOCKS or use.name not in self._writing or name in self._writing
 
     def _resolve(self, reference: Reference, name: str, scope: _Scope) -> Plain:

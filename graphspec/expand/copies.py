@@ -61,6 +61,11 @@ class Use(Struct, frozen=True, kw_only=True):
     number: int = 0
     """Which part, from 1."""
 
+    @property
+    def op(self) -> str:
+        """The name of the op that uses a block or has parts."""
+        return self.name if self.of is None else self.of.name
+
 
 Origin: TypeAlias = tuple[Path, Use | None]
 """Where the original of an op stands, and the innermost use that it is a copy for."""

@@ -10,7 +10,7 @@ from graphspec.declare.blocks import CONTAINERS, ChooseOp, RepeatOp, SometimesOp
 from graphspec.declare.graph import Ops, find_kinds
 from graphspec.declare.ops import KINDS, CopyOp, EmaOp, UpdateOp
 from graphspec.declare.ops.base import OpBase
-from graphspec.expand.copies import Use, find_holder
+from graphspec.expand.copies import Use, find_holder, find_outer
 from graphspec.read.source import Plain
 
 
@@ -54,14 +54,25 @@ def parse_op(data: Plain) -> OpBase | None:
         return None
 
 
-def find_following(writes: Mapping[str, Use], ops: Mapping[str, Plain]) -> Iterator[str]:
-    """Yield the averages and copies, by the names of their copies, whose source an update of the same use steps."""
+def find_following(writes: Mapping[str, Use], ops: Mapping[str, Plain]) -> Iterator[tuple[str, str]]:
+    """Yield the averages and copies, each with every op around it in which an update steps its source, at any depth."""
     parsed = {name: parse_op(ops[name]) for name in writes}
     updated = {
-        (writes[name].name, each) for name, op in parsed.items() if isinstance(op, UpdateOp) for each in op.update
+        found
+        for name, op in parsed.items()
+        if isinstance(op, UpdateOp)
+        for model in op.update
+        for found in _name_around(writes[name], model, ops)
     }
     for name, op in parsed.items():
         if isinstance(op, EmaOp | CopyOp):
             source = op.ema if isinstance(op, EmaOp) else op.copy_
-            if (writes[name].name, source) in updated:
-                yield name
+            yield from ((name, found[0]) for found in _name_around(writes[name], source, ops) if found in updated)
+
+
+def _name_around(use: Use, model: str, ops: Mapping[str, Plain]) -> Iterator[tuple[str, str]]:
+    """Yield the ops of a use and of those around it, from the inside out, each with what it calls a model."""
+    for each in find_outer(use):
+        yield each.op, model
+        op = parse_op(ops[each.op])
+        model = op.models.get(model, model) if isinstance(op, UseOp) else model

@@ -167,6 +167,33 @@ def test_an_average_of_what_a_block_updates_follows_the_update_and_another_count
     assert clocks == {"u.step": 2, "u.slower": 2}
 
 
+def test_an_average_follows_an_update_of_another_part_or_of_a_block_around_it():
+    blocks = (
+        BLOCKS
+        + """  outer:
+    inputs: [seen, wanted]
+    outputs: [learned.fit.cost]
+    ops:
+      learned: {use: learn, inputs: [seen, wanted], models: {net: other}}
+      now_and_then:
+        sometimes: 0.5
+        ops: {slow: {ema: other, decay: 0.9}, slower: {ema: net, decay: 0.9}}
+"""
+    )
+    spec = read("  u: {use: outer, inputs: [x, y], every: 2}\n", blocks)
+    clocks = {name: op.every for name, op in spec.ops.items() if op.every is not None}
+    assert clocks == {"u.learned.step": 2, "u.now_and_then.1.slower": 2}
+
+
+def test_an_average_in_a_part_counts_writes_where_the_part_alone_has_the_clock():
+    ops = """  out: {forward: net, inputs: x}
+  step: {update: net, loss: "mse(out, y)"}
+  now_and_then: {sometimes: 0.5, every: 2, ops: {slow: {ema: net, decay: 0.9}}}
+"""
+    spec = read(ops)
+    assert {name: op.every for name, op in spec.ops.items() if op.every is not None} == {"now_and_then.1.slow": 2}
+
+
 def test_constants_are_the_blocks_own_and_may_be_variables():
     blocks = """blocks:
   noisy: {inputs: v, outputs: [out], args: {w: 2.0, k: 3}, ops: {out: {call: mul, inputs: [v, "${w}"]}}}
