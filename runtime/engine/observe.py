@@ -15,7 +15,9 @@ from compiler.ir.instructions import Emit, Evaluate, Forward, Instruction, Rando
 from compiler.ir.program import Function, ModelDecl, ModeProgram, Program
 from compiler.ir.value import Dimension
 from compiler.types.dimension import TensorType
+from graphspec.declare.graph import GraphSpec
 from graphspec.declare.models import Traits
+from graphspec.declare.ops import ForwardOp
 from graphspec.diagnostics import Diagnostic, SpecError
 from runtime.codegen.resources import find_instructions, find_uses
 from runtime.engine.backend import Signature
@@ -25,6 +27,7 @@ from runtime.engine.load import Loaded, find_span
 from runtime.engine.recomputed import find_redrawing
 from runtime.engine.setting import Setting, make_models
 from runtime.engine.weights import find_late, find_rounds, load_late
+from runtime.problems import refuse
 
 
 def find_forwards(program: Program, known: frozenset[str], asked: frozenset[str] = frozenset()) -> Program:
@@ -161,6 +164,7 @@ class Observer(ABC, Generic[D, T, M]):
             late = find_late(program, given)
             made = make_models(self.load(program, given), plan.spec, self.framework, self.setting, given, late)
             given = cast("Mapping[str, M]", made)
+            refuse(_find_absent_layers(given, plan.spec, self), plan.spec)
             self.complete(plan, program, given)
             load_late(self.load_weights, given, self.setting.weights, late, plan.spec)
         return given
@@ -193,9 +197,25 @@ class Observer(ABC, Generic[D, T, M]):
     def is_coupled(self, model: M) -> bool:
         """Return whether a model normalises over the batch in training."""
 
+    @abstractmethod
+    def has_layer(self, model: M, path: str) -> bool:
+        """Return whether a model has an inner layer at a path: names or numbers of parts with dots between them."""
+
     def find_terms(self, model: M) -> OwnTerms:
         """Return the penalties and constraints that a model brings along; only layers of Keras do."""
         return NO_TERMS
+
+
+def _find_absent_layers(models: Mapping[str, M], spec: GraphSpec, observer: Observer[D, T, M]) -> Iterator[Diagnostic]:
+    """Yield GS115 for every tap of an inner layer that a model does not have."""
+    forwards = {name: op for name, op in spec.ops.items() if isinstance(op, ForwardOp) and op.forward in models}
+    for name, op in forwards.items():
+        for index, output in enumerate(op.outputs or ()):
+            if output.tap is not None and not observer.has_layer(models[op.forward], output.tap):
+                message = f"model '{op.forward}' has no layer '{output.tap}'"
+                help = "name a part as its class does, and one inside of another after a dot: `tap: body.0`"
+                span = spec.span("ops", name, "outputs", index)
+                yield Diagnostic(code="GS115", message=message, span=span, help=help)
 
 
 class Learned(Struct, Generic[M], frozen=True, kw_only=True):

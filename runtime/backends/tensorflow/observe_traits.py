@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.devices import Setting
 from runtime.backends.tensorflow.execution import ERRORS, Loaded, load_program
 from runtime.backends.tensorflow.library.copies import layers_of
-from runtime.backends.tensorflow.library.modules import call_model, made_in
+from runtime.backends.tensorflow.library.modules import KerasLayer, Watched, call_model, inner, made_in
 from runtime.backends.tensorflow.library.weights import load_weights
 from runtime.backends.tensorflow.models import (
     computing,
@@ -289,6 +290,13 @@ class TensorFlowObserver(Observer[str, tf.DType, Any]):
     def is_coupled(self, model: Any) -> bool:
         """Return whether a model normalises over the batch in training."""
         return is_batch_coupled(model)
+
+    def has_layer(self, model: Any, path: str) -> bool:
+        """Return whether there is a layer at a path of a model."""
+        try:
+            return isinstance(functools.reduce(inner, path.split("."), model), (Watched, KerasLayer))
+        except (AttributeError, IndexError):
+            return False
 
     def find_terms(self, model: Any) -> OwnTerms:
         """Return the penalties and constraints of the layers of Keras in a model."""

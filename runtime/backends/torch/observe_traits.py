@@ -238,3 +238,7 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
     def is_coupled(self, model: nn.Module) -> bool:
         """Return whether a model normalises over the batch in training."""
         return any(is_batch_norm(each) for each in model.modules())
+
+    def has_layer(self, model: nn.Module, path: str) -> bool:
+        """Return whether a model has a module at a path."""
+        return path in dict(model.named_modules())

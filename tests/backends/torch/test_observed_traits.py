@@ -108,6 +108,16 @@ def test_results_by_name_and_inner_layers_reach_the_ops():
     assert build_of(user("Tapped"), tapped, outputs="[loss, h]")(batch)["h"].shape == (6, 5)
 
 
+@pytest.mark.parametrize("path", ["iner", "inner.body", "2"])
+def test_a_layer_that_a_class_does_not_have_is_an_error_at_its_place(path):
+    tapped = OPS.replace(
+        "{forward: net, inputs: x}", f"{{forward: net, inputs: x, outputs: [y, {{h: {{tap: '{path}'}}}}]}}"
+    )
+    with pytest.raises(SpecError, match=f"GS115.*model 'net' has no layer '{path}'") as raised:
+        build_of(user("Tapped"), tapped, outputs="[loss, h]")
+    assert raised.value.diagnostics[0].span is not None
+
+
 def test_a_loss_of_ones_own_may_be_a_sum_and_a_count():
     ops = OPS.replace("loss: mse", "loss: 'tests.backends.torch.users:half_squared'")
     loss = build_of(user("Plain"), ops)(batch_of())["loss"]
