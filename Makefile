@@ -7,6 +7,9 @@ DEMO := .venv-demo
 DEV := .venv
 PINS := pyproject.toml constraints.txt
 
+# Hundreds of processes of the tests import the project: each would compile all of its sources.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo examples quick test test-all check site kills soak schemas generated clean
 

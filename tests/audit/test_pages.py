@@ -48,6 +48,7 @@ def test_every_code_has_a_page_and_every_page_a_code():
     assert {entry.level for entry in CODES.values()} == {*LEVELS}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("code", [pytest.param(c, marks=pytest.mark.long) if "compiled" in c else c for c in CODES])
 def test_the_loop_of_a_page_has_its_finding_and_no_other(code, tmp_path, request):
     text = read(code)

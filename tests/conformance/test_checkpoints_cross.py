@@ -210,6 +210,7 @@ def test_a_run_goes_on_under_the_other_backend_and_says_so(line: tuple[Path, str
     assert [each["backend"] for each in records] == ["torch", "tensorflow"]
 
 
+@pytest.mark.long
 @trained_once
 def test_a_run_that_crossed_ends_where_one_of_a_single_backend_does(line: tuple[Path, str]) -> None:
     whole, crossed = (

@@ -109,6 +109,7 @@ def test_tensorflow_takes_the_same_ten_steps(example: Example) -> None:
     assert compare(example, example.loop, backend="tensorflow") <= 1e-10
 
 
+@pytest.mark.sample(3)
 @each_example
 def test_the_same_loop_with_one_mistake_is_told_apart(example: Example) -> None:
     assert compare(example, example.mutant) > 1e-6

@@ -57,6 +57,7 @@ def describe(plan: Plan) -> Iterator[tuple[Plan, Mapping, TapeOrder, Pairs]]:
         yield plan, function, order, order.constraints()
 
 
+@pytest.mark.sample(3)
 @POLICIES
 def test_the_order_is_that_of_the_definition_and_no_write_is_later_than_it_must(policy):
     seen = 0
@@ -70,6 +71,7 @@ def test_the_order_is_that_of_the_definition_and_no_write_is_later_than_it_must(
     assert seen > 60
 
 
+@pytest.mark.sample(3)
 @POLICIES
 def test_deferred_is_what_must_wait_and_nothing_waits_for_a_pending_gradient(policy):
     for seed in SEEDS:

@@ -73,6 +73,7 @@ def take(step: Step, size: int, mode: str = "train") -> float:
     return float(np.abs(step.state().arrays["models.net.0.weight"] - before).max())
 
 
+@pytest.mark.sample(2)
 def test_each_active_set_is_traced_once_and_before_the_first_step(step: Step) -> None:
     assert traced.COUNT == [ACTIVE_SETS]
     for size in (*SIZES, *SIZES):

@@ -21,6 +21,7 @@ def forks() -> Iterator[Forks]:
         yield started
 
 
+@pytest.mark.sample(2)
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.xdist_group("how-to")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

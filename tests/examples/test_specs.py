@@ -192,6 +192,7 @@ DEFERRALS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "order", "deferred"), DEFERRALS)
 def test_the_updates_that_wait_are_the_least_set(name, order, deferred):
     decisions = plan_of(name, order).to_json()["decisions"]

@@ -68,6 +68,7 @@ def in_units(text: str, line: int, column: int) -> tuple[int, int]:
     return line - 1, len(lines[line - 1][: column - 1].encode("utf-16-le")) // 2
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_editor_shows_what_check_tells(editor, folder, monkeypatch, name):
     monkeypatch.chdir(folder)

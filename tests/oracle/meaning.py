@@ -46,6 +46,7 @@ class Meaning:
         self.updated = {model for op in spec.ops.values() if isinstance(op, UpdateOp) for model in op.update}
         self.inputs = {name: self._find_inputs(op) for name, op in spec.ops.items()}
         self._known = dict[str, bool]()
+        self._made_from = dict[str, frozenset[str]]()
         self.present = [name for name in spec.ops if self._is_present(name) or self._may_close(name)]
         self.sharing = {name: self._find_givers(name) for name in spec.ops}
         """By update: the updates whose gradients it adds to its own, for what both hold."""
@@ -87,7 +88,7 @@ class Meaning:
         words = self._datasets
         if not words:
             return False
-        around = {name, *(other for other in self.ops if other in self._origins(name))}
+        around = (name, *(other for other in self._origins(name) if other in self.ops))
         return any(not self._is_on(one, dataset) for one in around for dataset in words)
 
     @cached_property
@@ -97,7 +98,10 @@ class Meaning:
 
     def _origins(self, name: str) -> frozenset[str]:
         """Return all ops whose values an op is made from, near and far."""
-        return frozenset(other for one in self.inputs[name] for other in (one, *self._origins(one)))
+        if name not in self._made_from:
+            near = self.inputs[name]
+            self._made_from[name] = frozenset(near).union(*(self._origins(one) for one in near))
+        return self._made_from[name]
 
     def called(self, model: str) -> str:
         """Return the model that a derived one is made of; any other is itself."""

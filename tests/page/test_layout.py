@@ -178,6 +178,7 @@ def test_a_forward_is_in_the_lane_of_its_model_at_the_version_that_it_reads(
             assert row.home.name == each["targets"][0]
 
 
+@pytest.mark.sample(3)
 @every_picture
 def test_nothing_overlaps(plan: Plan, mode: str, picture: Picture) -> None:
     spans: dict[str, tuple[int, int, int]] = {}

@@ -160,6 +160,7 @@ def deferred_in(plan: Plan, function: Mapping) -> set[str]:
     return {one.subject for one in plan.graphs[function["name"]].decisions if one.code == "DEFER"}
 
 
+@pytest.mark.sample(3)
 @each("fewest", "listed", "memory")
 def test_deferred_is_what_must_wait_for_something_behind_its_own_gradient(policy):
     counted = 0

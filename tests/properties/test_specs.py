@@ -178,6 +178,7 @@ def test_random_specs_say_every_word_of_the_language(monkeypatch):
     assert find_language() - said == {word for words in NEVER.values() for word in words}
 
 
+@pytest.mark.long
 def test_random_specs_have_every_feature_often_enough():
     counts = count_features(first_specs())
     wanted = {**WANTED, **{f"optimizer: {rule}": 0.04 for rule in RULES}}

@@ -26,6 +26,7 @@ WRONG = {
 }
 
 
+@pytest.mark.long
 def test_wrong_batches_end_the_run_with_what_was_trained_saved_each_time_it_goes_on(whole_stream, tmp_path):
     make(tmp_path, *STREAM)
     for number, (what, (code, found)) in enumerate(WRONG.items(), start=10):

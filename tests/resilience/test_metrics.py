@@ -38,6 +38,7 @@ def expected(out):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("logs", ["[jsonl, csv, tensorboard]", "[tensorboard]"])
 def test_events_of_a_run_killed_three_times_go_on_where_its_checkpoints_stand(logs, whole, tmp_path):
     make(tmp_path, ("log_every: 4", f"log: {logs}\n  log_every: 4"))

@@ -112,6 +112,7 @@ def alone(tmp_path_factory):
         return dict(found), expected
 
 
+@pytest.mark.sample(2)
 @pytest.mark.sample(3)
 @pytest.mark.xdist_group("exported programs")
 @pytest.mark.parametrize("name", TEXTS)

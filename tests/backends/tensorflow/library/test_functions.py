@@ -125,6 +125,7 @@ CASES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_both_gradients_are_pytorchs(name):
     ours, theirs, operands = CASES[name]

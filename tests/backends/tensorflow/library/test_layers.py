@@ -290,6 +290,7 @@ def test_a_weight_is_divided_in_training_as_by_pytorchs_first_spectral_norm(name
         np.testing.assert_allclose(ours[0].u.numpy(), other.weight_u.numpy(), rtol=1e-12)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SPECTRAL)
 def test_after_many_steps_the_weight_has_a_largest_singular_value_of_one(name):
     layer, reference, shape = SPECTRAL[name]

@@ -69,6 +69,7 @@ CASES = {
 KNOWN = {**vars(mine), **vars(likelihoods)}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_values_and_both_gradients_are_pytorchs(name, reduction):
