@@ -16,6 +16,7 @@ from compiler.timing.gates import sort_gates
 from compiler.timing.period import find_skippable
 from compiler.timing.units import ClockRates, Pace, PaceProblem
 from graphspec.analysis.datasets import find_datasets, find_inputs, find_places, find_possible
+from graphspec.analysis.iterations import find_repeated
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
@@ -147,7 +148,7 @@ class DatasetActivity(Struct, frozen=True, kw_only=True):
         }
         demanded = tuple(dict.fromkeys(value for each in outputs.values() for value in each.demanded))
         live = time_windows(find_live_gates(spec, nodes, demanded, restricted), spec, epoch)
-        gates = (*others, *sort_gates(live))
+        gates = (*others, *sort_gates(live, dict.fromkeys(find_repeated(spec).values())))
         gated = frozenset(gate.op for gate in gates)
         admitted = {each: frozenset(node.admission for node in view.values()) for each, view in views.items()}
         return cls(

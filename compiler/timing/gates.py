@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -16,13 +17,16 @@ LONGEST_PERIOD = 100_000
 """Steps within which a pattern of gates must repeat; a longer period is almost certainly a mistake in the clocks."""
 
 
-def sort_gates(gates: Iterable[Gate]) -> tuple[Gate, ...]:
-    """Return the gates so that each comes after those it follows, and after those that count with it before."""
-    by_op, last = {gate.op: gate for gate in gates}, dict[str, str]()
+def sort_gates(gates: Iterable[Gate], repeated: Iterable[tuple[str, ...]]) -> tuple[Gate, ...]:
+    """Return the gates so that each comes after those it follows, and each iteration of what is repeated in its order.
+
+    One iteration counts before the next, however they are listed.
+    """
+    by_op = {gate.op: gate for gate in gates}
     followed = {op: [name for group in gate.follows for name in group if name in by_op] for op, gate in by_op.items()}
-    for gate in by_op.values():  # one iteration counts before the next
-        followed[gate.op] += [last[gate.counter]] if gate.counter in last else []
-        last[gate.counter] = gate.op
+    for names in repeated:
+        for before, after in pairwise(name for name in names if name in by_op):
+            followed[after].append(before)
     return tuple(by_op[op] for op in sort(followed))
 
 

@@ -243,7 +243,7 @@ def test_the_enumerated_sets_are_those_of_a_step_by_step_simulation(seed):
             now |= {"w"} if due else set()
             count += 1
         seen.setdefault(frozenset(now))
-    assert list(enumerate_patterns(sort_gates(gates), frozenset())) == list(seen)
+    assert list(enumerate_patterns(sort_gates(gates, ()), frozenset())) == list(seen)
 
 
 def test_gates_that_count_what_may_be_held_are_due_in_any_step_that_counts():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+import yaml
 
-from graphspec import SpecError, load
+from graphspec import SpecError, dump, load
 from tests.features.steps import build_step, weights
 from tests.features.test_repeat_and_choose import descend, draw, miss, tensors
 
@@ -108,6 +110,20 @@ def test_the_count_of_an_average_goes_on_from_iteration_to_iteration(case: str, 
         if number == 3:  # a run that is resumed goes on with the same count
             again.restore(step.state())
             step = again
+        step(batch)
+        for _ in range(3):
+            count += 1
+            take(held, batch, kept(count))
+        agree(step, held, number)
+
+
+def test_iterations_count_in_their_order_however_they_are_listed(backend: str) -> None:
+    written, kept = CASES["copy"]
+    document = yaml.safe_load(dump(load(TEXT.replace("FOLLOW", written))))
+    backwards = {**document, "ops": dict(reversed(document["ops"].items()))}
+    step = build_step(json.dumps(backwards) + "\n", backend)
+    held, count = tensors(step), 0
+    for number, batch in enumerate(batches(STEPS), start=1):
         step(batch)
         for _ in range(3):
             count += 1
