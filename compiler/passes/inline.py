@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeGuard
 
 from msgspec.structs import replace
@@ -36,8 +37,7 @@ def inline_parts(graph: StepGraph) -> StepGraph:
         if not _holds_parts(user) or (user.expr, user.micro_batch) != (node.expr, node.micro_batch):
             continue
         between = graph.sequence[place[name] + 1 : place[line]] if node.reads else ()
-        cells = {read.cell for read in node.reads}
-        if not any(write.cell in cells for each in between for write in graph.nodes[each].writes):
+        if not _writes_any(node, (graph.nodes[each] for each in between)):
             nodes[name], lines[name] = replace(node, into=user.outputs[0]), line
     return replace(graph, nodes=nodes)
 
@@ -48,3 +48,9 @@ def _holds_parts(node: Instruction) -> TypeGuard[Evaluate]:
         return False
     # A shape with `batch` is worked out from the operand, which is read twice.
     return not any(isinstance(each, tuple) and BATCH in each for each in node.options.values())
+
+
+def _writes_any(node: Instruction, others: Iterable[Instruction]) -> bool:
+    """Return whether one of some nodes writes what a node reads."""
+    cells = {read.cell for read in node.reads}
+    return any(write.cell in cells for other in others for write in other.writes)

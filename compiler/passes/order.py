@@ -27,14 +27,10 @@ def find_ordering(spec: GraphSpec, nodes: Mapping[str, Instruction]) -> tuple[Ed
     edges: list[Edge] = []
     for node in nodes.values():
         edges.extend(_data_edges(node, producers))
-        for cell, writer in find_sources(node, nodes, writers):
-            why = f"{node.label} comes after every writer of its source's {cell}"
-            edges.append(Edge(before=writer, after=node.id, hazard=Hazard.IMPLIED, why=why))
-        # a clip by weights only reads cells: it sees the versions its op sees; penalties are part of a gradient
-        only_reads = bool(node.reads) and not node.writes and node.penalizes is None
+        edges.extend(_implied_edges(node, find_sources(node, nodes, writers)))
         # a share of the gradient of a `gradient` op waits for what the op waits for
         is_share = node.derivative is not None and isinstance(spec.ops[node.op], GradientOp)
-        if node.id == node.op or only_reads or is_share:
+        if node.id == node.op or _is_bare_reader(node) or is_share:
             edges.extend(_declared_edges(spec, node, nodes))
     return tuple(edges)
 
@@ -125,6 +121,14 @@ def _data_edges(node: Instruction, producers: Mapping[str, str]) -> Iterator[Edg
             yield Edge(before=producer, after=node.id, hazard=Hazard.DATA, why=why)
 
 
+def _is_bare_reader(node: Instruction) -> bool:
+    """Return whether a node of an op only reads cells, as a clip by weights does: it sees the versions the op sees.
+
+    Penalties are part of a gradient, which is taken where its forwards are.
+    """
+    return bool(node.reads) and not node.writes and node.penalizes is None
+
+
 def _declared_edges(spec: GraphSpec, node: Instruction, nodes: Mapping[str, Instruction]) -> Iterator[Edge]:
     """Yield an edge from every op named by ``after``, and from the update named by ``every``.
 
@@ -157,3 +161,10 @@ def find_sources(
         for writer in within or found:
             if not comes_later(nodes[writer].within, node.within):
                 yield cell, writer
+
+
+def _implied_edges(node: Instruction, sources: Iterable[tuple[Cell, str]]) -> Iterator[Edge]:
+    """Yield an edge from every writer of what an average or copy reads."""
+    for cell, writer in sources:
+        why = f"{node.label} comes after every writer of its source's {cell}"
+        yield Edge(before=writer, after=node.id, hazard=Hazard.IMPLIED, why=why)

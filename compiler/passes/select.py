@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from compiler.ir.instructions import Instruction, RestoreAccumulator
+from compiler.ir.instructions import Commit, Instruction, RestoreAccumulator
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Gate, Mode
 from compiler.ir.step_graph import StepGraph
@@ -47,9 +47,12 @@ def select_graph(
     )
     find_commit = commit_finder(graph)
     nodes = penalize_once(nodes, whole.causality, find_commit)
-    # a window that every step may change is not restored
-    idle = {name for name, node in nodes.items() if isinstance(node, RestoreAccumulator) and not find_commit(name)}
-    nodes = {name: node for name, node in nodes.items() if name not in idle}
+    nodes = {name: node for name, node in nodes.items() if not _is_idle(node, find_commit)}
     penalties = {name: node for name, node in nodes.items() if node.penalizes is not None}
     ordering = dict.fromkeys((*restrict_ordering(whole.ordering, nodes), *find_data_ordering(nodes, penalties)))
     return replace(graph, nodes=nodes, ordering=tuple(ordering))
+
+
+def _is_idle(node: Instruction, find_commit: Callable[[str], Commit]) -> bool:
+    """Return whether a node restores a window that every step may change."""
+    return isinstance(node, RestoreAccumulator) and not find_commit(node.id)

@@ -66,12 +66,7 @@ def order_statistics(nodes: Mapping[str, Instruction], causality: Causality) -> 
     parts: dict[int, Bits] = {}
     """The last stretch by micro-batches."""
     for op in ordered:
-        follows_later = any(
-            part > nodes[name].micro_batch and causality.meet(name, before)[1]
-            for name in runs[op]
-            for part, before in parts.items()
-        )
-        if not stretches or follows_later:
+        if not stretches or any(_needs_later(name, parts, nodes, causality) for name in runs[op]):
             stretches.append([])
             parts = {}
         stretches[-1].extend(runs[op])
@@ -79,6 +74,12 @@ def order_statistics(nodes: Mapping[str, Instruction], causality: Causality) -> 
             part = nodes[name].micro_batch
             parts[part] = unite(parts.get(part, NOTHING), (causality.places[name], 1)) if part else NOTHING
     return tuple(name for stretch in stretches for name in sorted(stretch, key=lambda name: nodes[name].micro_batch))
+
+
+def _needs_later(name: str, parts: Mapping[int, Bits], nodes: Mapping[str, Instruction], causality: Causality) -> bool:
+    """Return whether a run comes after one of a later micro-batch; ``parts``: those before it by micro-batches."""
+    own = nodes[name].micro_batch
+    return any(part > own and causality.meet(name, found)[1] for part, found in parts.items())
 
 
 def order_writers(names: tuple[str, ...], causality: Causality, rank: Mapping[str, int]) -> tuple[str, ...]:

@@ -105,10 +105,13 @@ def unparse(node: ast.AST) -> str:
     text = ast.unparse(node)
     if "'" not in text:
         return text
+    return text.replace("'", '"') if _is_plain(text) else _double_quoted(text)
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether every quote of a source is a single one around a literal without a prefix: most are."""
     before = text.split("'")[:-1:2]
-    # most sources have single quotes only, around literals without a prefix
-    is_plain = '"' not in text and "\\" not in text and not any(part[-1:].isalnum() for part in before)
-    return text.replace("'", '"') if is_plain else _double_quoted(text)
+    return '"' not in text and "\\" not in text and not any(part[-1:].isalnum() for part in before)
 
 
 def _double_quoted(text: str) -> str:

@@ -18,6 +18,7 @@ CODE = re.compile(r"GS(\d{3})|[EW]-[A-Z]+(?:-[A-Z]+)*")
 ELSEWHERE = {
     "GS061": "compiler",  # what a field of a declaration leads to
     "GS101": "graphspec",  # names, also while they are declared in Python
+    "GS115": ("graphspec", "runtime"),  # a build knows the parts of a class that `tap` names
     "GS120": "compiler",  # `start` and `until`, once durations are counted
     "GS133": "compiler",
     "GS134": "runtime",
