@@ -43,10 +43,13 @@ class Scenario:
     bursts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Inputs of ones, each with the steps in which one of its numbers is infinite."""
 
+    def load(self) -> GraphSpec:
+        """Return the spec, with random numbers that are the same on every backend."""
+        return load(self.source, [*self.settings, "rng=portable"])
+
     def plan(self, backend: str) -> Plan:
-        """Return the plan, with random numbers that are the same on every backend."""
-        spec = load(self.source, [*self.settings, "rng=portable"])
-        return compile_step(spec, backend, self.order, pace=Pace(epoch=4, batch=self.rows, run=20))
+        """Return the plan for a backend."""
+        return compile_step(self.load(), backend, self.order, pace=Pace(epoch=4, batch=self.rows, run=20))
 
     def batches(self, spec: GraphSpec) -> Iterator[Batch]:
         """Yield batches of normal and of whole numbers, the same every time."""

@@ -8,7 +8,7 @@ from graphspec.declare.graph import GraphSpec
 from tests.conformance.distance import apart, distances, find_apart
 from tests.conformance.scenario import BACKENDS, Scenario
 from tests.conformance.scenarios import catalogue, examples, programs, specs
-from tests.conformance.training import planned, train
+from tests.conformance.training import train
 
 pytestmark = pytest.mark.needs("torch", "tensorflow")
 SCENARIOS = (*examples(), *specs(), *catalogue(), *programs())
@@ -57,7 +57,7 @@ def test_float32_on_tensorflow_is_within_a_digit_as_near_to_float64_as_on_pytorc
     assert ours <= max(DIGIT * theirs, FLOOR)
 
 
-@each([one for one in SINGLE if rules(planned(one, "torch").spec) <= {"sgd"}], FEW)
+@each([one for one in SINGLE if rules(one.load()) <= {"sgd"}], FEW)
 def test_the_first_step_of_sgd_in_float32_is_the_same_to_five_digits(scenario: Scenario) -> None:
     one, other = (train(scenario, backend, "float32") for backend in BACKENDS)
     for found, expected in ((other.outputs[0], one.outputs[0]), (other.first.arrays, one.first.arrays)):
