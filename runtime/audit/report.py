@@ -20,7 +20,20 @@ _SARIF_LEVELS: Mapping[Level, str] = {"error": "error", "warning": "warning", "q
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The findings of an audit, worst first, and the trace in which they were found."""
+    """The findings of an audit, worst first, and the trace in which they were found.
+
+    >>> import torch
+    >>> import stepgraph as sg
+    >>> net = torch.nn.Linear(4, 1)
+    >>> opt = torch.optim.SGD(net.parameters(), 0.1)
+    >>> with sg.audit() as audited:
+    ...     for _ in range(2):
+    ...         net(torch.ones(8, 4)).square().mean().backward()
+    ...         opt.step()
+    >>> report = audited.report
+    >>> report.is_sound
+    False
+    """
 
     trace: Trace
     findings: tuple[Finding, ...]
@@ -28,7 +41,11 @@ class Report:
     """Findings that a baseline accepts, which are left out."""
 
     def of(self, *levels: Level) -> tuple[Finding, ...]:
-        """Return the findings of some levels."""
+        """Return the findings of some levels.
+
+        >>> [each.times for each in report.of("error", "warning")]
+        [1]
+        """
         return tuple(each for each in self.findings if level_of(each) in levels)
 
     @property
@@ -37,7 +54,12 @@ class Report:
         return not self.of("error", "warning")
 
     def accept(self, known: Iterable[str]) -> Report:
-        """Return the report without the findings that a baseline names by their fingerprints."""
+        """Return the report without the findings that a baseline names by their fingerprints.
+
+        >>> from runtime.audit.report import fingerprint
+        >>> report.accept(fingerprint(each) for each in report.findings).is_sound
+        True
+        """
         allowed = Counter(known)
         kept: list[Finding] = []
         for finding in self.findings:

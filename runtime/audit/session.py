@@ -52,11 +52,16 @@ def audit(*, steps: int | None = None) -> Generator[Audit]:
 
     It changes no number of theirs. ``steps``: leave the statement where another step begins after so many.
 
+    >>> import torch
     >>> import stepgraph as sg
+    >>> net = torch.nn.Linear(4, 1)
+    >>> opt = torch.optim.SGD(net.parameters(), 0.1)
     >>> with sg.audit() as report:
-    ...     pass  # two or three ordinary steps
-    >>> print(report)
-    0 errors, 0 warnings, 0 questions, 0 waste in no update
+    ...     for _ in range(2):
+    ...         net(torch.ones(8, 4)).square().mean().backward()
+    ...         opt.step()
+    >>> [each.code for each in report.findings]  # nothing zeroes the gradients
+    ['leftover-grad']
     """
     result = Audit()
     recorder = find_recorder("torch", steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,9 @@ from typing import Annotated
 import typer
 
 from runtime.cli.inspect import deliver
-from runtime.terminal import PROBLEM
+from runtime.terminal import PROBLEM, complain
+
+_OURS = str(Path(__file__).parents[1])
 
 
 def audit(
@@ -50,7 +53,7 @@ def audit(
         )
     made, problem = audit_script(script, arguments or (), steps)
     if isinstance(problem, Exception):
-        traceback.print_exception(problem)
+        complain("".join(_format_error(problem)).rstrip())
     if baseline is not None and update_baseline:
         deliver("".join(f"{fingerprint(each)}\n" for each in made.findings), baseline)
     if baseline is not None:
@@ -62,8 +65,22 @@ def audit(
     if str(report) != "-":
         sys.stdout.flush()
         deliver(str(made), None, is_text=True)
+        if made.findings and sys.stdout.isatty():
+            complain(f"what a finding means and how to mend it: `stepgraph explain {made.findings[0].code}`")
     if problem is not None or made.of("error") or (strict and made.of("warning")):
         raise typer.Exit(PROBLEM)
+
+
+def _format_error(error: Exception) -> Iterator[str]:
+    """Yield the traceback of what ended the program, without the frames of this project, as a plain run shows it."""
+    shown = traceback.TracebackException.from_exception(error)
+    chain: list[traceback.TracebackException | None] = [shown]
+    while chain:
+        if (link := chain.pop()) is not None:
+            kept = (each for each in link.stack if not each.filename.startswith((_OURS, "<frozen runpy>")))
+            link.stack = traceback.StackSummary.from_list(list(kept))
+            chain += [link.__cause__, link.__context__]
+    return shown.format()
 
 
 def _find_version() -> str:

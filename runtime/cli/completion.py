@@ -23,8 +23,9 @@ def complete_spec(incomplete: str) -> list[str]:
 
 def complete_spec_or_code(incomplete: str) -> list[str]:
     """Return specs, and the codes of messages where some letters of one are typed."""
-    pages = find_bundled("pages", "docs/errors").glob("*.md")
-    codes = sorted(page.stem for page in pages if incomplete and page.stem.startswith(incomplete))
+    folders = (find_bundled("pages", "docs/errors"), find_bundled("pages/audit", "docs/audit"))
+    pages = (page.stem for folder in folders for page in folder.glob("*.md"))
+    codes = sorted(page for page in pages if incomplete and page.startswith(incomplete))
     return [*codes, *complete_spec(incomplete)]
 
 

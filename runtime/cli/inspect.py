@@ -160,18 +160,22 @@ def format_plan(plan: Plan, mode: Mode, form: PlanFormat, processes: int = 1) ->
 
 
 _CODE = re.compile(r"GS[0-9]+|[EW](-[A-Z]+)+")
+_FINDING = re.compile(r"[a-z]+(-[a-z]+)*")
 
 
 def find_page(code: str) -> str | None:
-    """Return the page of a code of a message, or what a word of a plan means; None for what is neither."""
+    """Return the page of a code of a message or an audit, or what a word of a plan means; None for what is neither."""
     from compiler.plan.words import MARKS, MEANINGS
 
     meaning = MEANINGS.get(code) or MARKS.get(code)
     if meaning is not None:
         return f"{code}: {meaning}; see docs/plan.md"
-    if not _CODE.fullmatch(code.upper()):
+    if _CODE.fullmatch(code.upper()):
+        page = find_bundled("pages", "docs/errors") / f"{code.upper()}.md"
+    elif _FINDING.fullmatch(code):
+        page = find_bundled("pages/audit", "docs/audit") / f"{code}.md"
+    else:
         return None
-    page = find_bundled("pages", "docs/errors") / f"{code.upper()}.md"
     return page.read_text(encoding="utf-8") if page.is_file() else None
 
 
@@ -229,7 +233,7 @@ def explain(
         typer.Argument(
             metavar="SPEC",
             autocompletion=complete_spec_or_code,
-            help="The graph spec; or the code of a message, as GS104, or a word of a plan, as DEFER.",
+            help="The graph spec; or the code of a message, as GS104, or of a finding, or a word of a plan, as DEFER.",
         ),
     ],
     op: OpName = None,

@@ -73,6 +73,7 @@ def test_the_wheel_holds_the_packages_the_schemas_and_the_data_and_nothing_else(
     pages = {f"runtime/pages/{path.name}" for path in (ROOT / "docs" / "errors").glob("*.md")}
     kept = [path for kind in ("yaml", "py") for path in (ROOT / "examples").glob(f"*/*.{kind}")]
     examples = {f"runtime/{path.relative_to(ROOT)}" for path in kept if path.name != "judgement.py"}
+    pages |= {f"runtime/pages/audit/{path.name}" for path in (ROOT / "docs" / "audit").glob("*.md")}
     assert pages | examples | {"runtime/examples/cyclegan/unpaired.npz"} <= set(names)
     assert not [name for name in names if name.endswith(("judgement.py", "examples/judge.py", "transitions.npz"))]
 
@@ -84,8 +85,8 @@ def test_the_command_answers_where_no_framework_is_installed(commands: Path, tmp
 
 
 def test_the_pages_of_codes_are_installed(commands: Path, tmp_path: Path) -> None:
-    page = ROOT / "docs" / "errors" / "GS104.md"
-    assert run(commands / "stepgraph", "explain", "GS104", cwd=tmp_path) == page.read_text(encoding="utf-8")
+    for page in (ROOT / "docs" / "errors" / "GS104.md", ROOT / "docs" / "audit" / "stale-read.md"):
+        assert run(commands / "stepgraph", "explain", page.stem, cwd=tmp_path) == page.read_text(encoding="utf-8")
 
 
 def test_a_plan_is_drawn_as_in_the_tree(commands: Path, tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_a_script_that_fails_is_reported_with_its_own_traceback(workdir, capsys)
     assert execute(["audit", "train.py"]) == 1
     shown = capsys.readouterr()
     assert "KeyError: 'mine'" in shown.err
+    assert [line.split()[1] for line in shown.err.splitlines() if line.startswith("  File")] == ['"train.py",']
     assert "the program ended with KeyError: 'mine'" in shown.out
     Path("train.py").write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
     assert execute(["audit", "train.py"]) == 0

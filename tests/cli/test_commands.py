@@ -144,6 +144,12 @@ def test_explain_of_a_code_shows_its_page(code, capsys):
     assert capsys.readouterr().out == page.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("code", ["stale-read", "untrained"])
+def test_explain_of_a_finding_of_an_audit_shows_its_page(code, capsys):
+    assert execute(["explain", code]) == 0
+    assert capsys.readouterr().out == (ROOT / "docs" / "audit" / f"{code}.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("word", ["frozen", "waits", "RETAIN", "backward-war"])
 def test_explain_of_a_word_of_a_plan_says_what_it_means(word, capsys):
     assert execute(["explain", word]) == 0

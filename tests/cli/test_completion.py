@@ -75,6 +75,7 @@ CASES = {
     "explain two.yaml ": ["output", "error", "learn", "net"],
     "explain broken.yaml ": [],
     "explain GS10": [f"GS10{n}" for n in range(1, 10)],
+    "explain stale-": ["stale-cast", "stale-read", "stale-read-unneeded", "stale-statistics", "stale-value"],
     "eval ru": ["runs/a", "runs/b", "runs/none/"],
     "run two.yaml --resume --out runs/b": ["runs/b"],
     "export runs/a --checkpoint n": ["newest"],

@@ -18,6 +18,9 @@ from graphspec import Diagnostic, Graph, GraphSpec, SpecError, dump, load, rende
 from graphspec.declare.base import Declaration
 from graphspec.diagnostics import Span
 from runtime import Optimizer, Step, StepError, StepReport, UpdateReport, build, emit, reopen
+from runtime.audit import Report, audit
+from runtime.audit.findings.finding import Finding
+from runtime.audit.session import Audit
 from runtime.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from runtime.cli import execute
 from runtime.data import Feed, open_feed
@@ -71,9 +74,17 @@ SECTIONS = (
         parts=(State, Checkpoint, write_checkpoint, read_checkpoint, Exported),
     ),
     Section(title="Data", text="`from runtime.data import ...`", parts=(open_feed, Feed)),
+    Section(
+        title="Audits",
+        text="`from runtime.audit import ...`; [the page about audits](audit.md) has every code of a `Finding`.",
+        parts=(audit, Audit, Report, Finding),
+    ),
     Section(title="Commands", text="`from runtime.cli import ...`", parts=(execute,)),
 )
 INTERNAL = {
+    Audit: {"complete"},
+    Report: {"trace"},
+    Finding: {"key"},
     Exported: {"describe"},
     Feed: {"batches", "place", "position", "inspector", "parts"},
     GraphSpec: {

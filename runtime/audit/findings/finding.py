@@ -25,13 +25,16 @@ class Other(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is wrong, or may be: its code, the line that is to be changed or asked about, a sentence."""
+    """Something that is wrong, or may be."""
 
     code: str
     place: Place
+    """The line that is to be changed, or asked about."""
     message: str
     others: tuple[Other, ...] = ()
+    """Other lines that it is about, with what happens there."""
     times: int = 1
+    """How often it was found at these lines."""
     level: Level | None = None
     """Another level than its code has."""
 
