@@ -23,7 +23,7 @@ from tests.properties.shrinking import shrink
 from tests.properties.soak import PAGE, REGRESSIONS, RESULTS, Soak
 from tests.properties.special import document_of
 from tests.properties.specs import random_spec
-from tests.properties.verdicts import Document, Verdict, judge
+from tests.properties.verdicts import Document, Verdict, judge, may_need_many
 
 ROOT = Path(__file__).parents[2]
 KILLED = """
@@ -135,6 +135,14 @@ def test_a_failure_is_written_small_with_its_seed_and_what_differed(tmp_path):
     assert len(written) == len(results.failures) > 0
     assert results.failures == sorted(f"seed {one['seed']}: mismatch: clipped" for one in written)
     assert all(one["differed"] == "clipped" and clips(one["document"]) for one in written)
+
+
+def test_too_many_functions_are_a_rejection_only_where_there_can_be_so_many():
+    ops = {f"u{n}": {"assign": f"s{n}", "value": 1.0, "every": n} for n in range(2, 11)}
+    few = {"graphspec": 1, "name": "clocks", "inputs": {}, "state": {f"s{n}": {"shape": []} for n in range(2, 11)}}
+    specs = [load(json.dumps({**few, "ops": dict(list(ops.items())[:count])}) + "\n") for count in (8, 9)]
+    assert [may_need_many(each) for each in specs] == [False, True]
+    assert judge(random_spec(20550)) == Verdict(kind="rejected", what="GS061")
 
 
 @pytest.mark.long
