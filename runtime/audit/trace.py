@@ -62,6 +62,8 @@ class Forward:
     """The parameters and buffers that it read: (tensor, version)."""
     inputs: frozenset[int] = frozenset()
     """Numbers of the values that it is called with; a value and its views have one."""
+    outputs: frozenset[int] = frozenset()
+    """Numbers of the values that it returns."""
     training: bool
     recorded: bool
     """A graph was recorded: gradients were enabled."""
@@ -237,7 +239,7 @@ class Update:
     overflow: bool = False
     """The kernel was given the verdict to skip the step, for gradients that are not finite."""
     state_written: bool = False
-    """The state of the optimizer changed in a step that was skipped."""
+    """The state of the optimizer changed in a step that was skipped, or was made there and has no value yet."""
     closure: bool = False
     """It computes its gradients itself, by a closure."""
     unscales: bool = False
@@ -320,6 +322,15 @@ class StaleCast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A loss is still there, with its graph, when every optimizer has taken two steps since its backward."""
+
+    place: Place
+    """Where it was added to another value, or its backward."""
+    backward: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replicated:
     """Something about a model of several processes that autograd's hooks do not see."""
 
@@ -344,6 +355,7 @@ Event: TypeAlias = (
     | Tick
     | Draw
     | StaleCast
+    | Kept
     | Replicated
 )
 Kind = TypeVar("Kind", bound=Event)

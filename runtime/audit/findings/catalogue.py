@@ -99,6 +99,7 @@ DETECTORS: tuple[Detector, ...] = (
     modes.find_frozen_in_train_mode,
     graphs.find_freed,
     graphs.find_needless_retains,
+    graphs.find_kept,
     graphs.find_cuts,
     graphs.find_compiled_second_derivatives,
     graphs.find_replicas,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
 from runtime.audit.gradients import Applied, Share, Use
-from runtime.audit.trace import Backward, GradientUse, Place
+from runtime.audit.trace import Backward, Forward, GradientUse, Place
 
 _OPPOSED = -0.2
 """The cosine below which two gradients pull against each other."""
@@ -167,9 +167,10 @@ def _cosine(held: Iterable[tuple[Share, ...]]) -> float:
 
 
 def find_mixtures(evidence: Evidence) -> Iterator[Finding]:
-    """Yield updates by two losses that pull against each other, of which another optimizer's model has only one.
+    """Yield updates by two losses, of which another optimizer's model has only one.
 
-    The one that both have is the other model's; whether it is meant here too cannot be seen, but it is rare.
+    The two pull against each other, or judge one value that the other model has made. The loss that both have is the
+    other model's; whether it is meant here too cannot be seen, but it is rare.
     """
     uses = _find_uses(evidence)
     reached: dict[str, set[int]] = defaultdict(set)
@@ -180,21 +181,41 @@ def find_mixtures(evidence: Evidence) -> Iterator[Finding]:
     for applied in evidence.ledger.updates:
         name = applied.event.optimizer
         for model, held in _by_model(evidence, applied).items():
-            if _cosine(held) >= _OPPOSED:
-                continue
+            is_opposed = _cosine(held) < _OPPOSED
             numbers = {share.backward.number for shares in held for share in shares if share.backward is not None}
             for other in uses.keys() - {name}:
                 both, alone = numbers & uses[other].keys(), numbers - reached[other]
-                if both and alone and not any(_find_foreign(shares, name, uses) for shares in held):
+                if not both or not alone or any(_find_foreign(shares, name, uses) for shares in held):
+                    continue
+                if is_opposed or _judges_twice(evidence, model, other, applied.position):
                     first, second = evidence.backwards[min(both)], evidence.backwards[min(alone)]
                     yield Finding(
                         code="leaked-grad",
                         place=first.place,
-                        message=f"{name} steps {model} by this loss, which {other} applies, and by another, and the "
-                        "two pull against each other: a detach() or zero_grad() may be missing",
+                        message=f"{name} steps {model} by this loss, which {other} applies, and by another, "
+                        + ("and the two pull against each other" if is_opposed else "both of one value of its model")
+                        + ": a detach() or zero_grad() may be missing",
                         others=(Other("the other loss", second.place), Other("both applied at", applied.event.place)),
-                        level="warning",
+                        level="warning" if is_opposed else "question",
                     )
+
+
+def _judges_twice(evidence: Evidence, model: str, other: str, position: int) -> bool:
+    """Return whether a model is called twice on one value that a model of another optimizer has made."""
+    makers = {evidence.trace.model(tensor) for tensor, names in evidence.steppers.items() if other in names} - {model}
+    made, seen = set[int](), set[int]()
+    for event in evidence.trace.events[:position]:
+        match event:
+            case Forward(model=name, outputs=outputs) if name in makers:
+                made |= outputs
+                seen -= outputs
+            case Forward(model=name, inputs=inputs, recorded=True) if name == model:
+                if seen & inputs:
+                    return True
+                seen |= inputs & made
+            case _:
+                pass
+    return False
 
 
 def find_zeroed(evidence: Evidence) -> Iterator[Finding]:

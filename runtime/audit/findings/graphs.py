@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
-from runtime.audit.trace import NOWHERE, Backward, Cut, Place, Replicated, Update
+from runtime.audit.trace import NOWHERE, Backward, Cut, Kept, Place, Replicated, Update
 
 
 def find_freed(evidence: Evidence) -> Iterator[Finding]:
@@ -48,6 +48,21 @@ def find_needless_retains(evidence: Evidence) -> Iterator[Finding]:
                 message="retain_graph=True, but no later backward runs through this graph",
                 times=len(events),
             )
+
+
+def find_kept(evidence: Evidence) -> Iterator[Finding]:
+    """Yield losses that are kept with their graphs for later steps, as a sum of losses keeps them."""
+    for event in evidence.trace.of(Kept):
+        is_sum = event.place != event.backward
+        yield Finding(
+            code="crossing-graph",
+            place=event.place,
+            message="the losses of earlier steps are still there, with their graphs: add up loss.detach() instead"
+            if is_sum
+            else "the loss of this backward is still there two steps later, with its graph: keep loss.detach() instead",
+            others=(Other("the backward", event.backward),) if is_sum else (),
+            level="waste",
+        )
 
 
 def find_cuts(evidence: Evidence) -> Iterator[Finding]:

@@ -161,12 +161,12 @@ def find_partial_skips(evidence: Evidence) -> Iterator[Finding]:
 
 
 def find_fused_skips(evidence: Evidence) -> Iterator[Finding]:
-    """Yield skipped steps in which a fused kernel has written its state nevertheless."""
+    """Yield skipped steps after which the state of a fused optimizer is another nevertheless."""
     for event in evidence.trace.of(Update):
         if event.overflow and event.state_written:
             yield Finding(
                 code="fused-skip",
                 place=event.place,
-                message=f"this step is skipped for overflow, but the fused kernel of {event.optimizer} has written its "
-                "state",
+                message=f"this step is skipped for overflow, but the state of {event.optimizer} is another after it: "
+                "its fused kernel has written it, or left new memory without a value",
             )

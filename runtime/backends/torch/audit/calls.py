@@ -20,6 +20,8 @@ from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of
 
 PLACE = "stepgraph-place"
 """Under this key the nodes of a graph know the line that made them."""
+ROOT = "stepgraph-root"
+"""Under this key the node of a loss that had its backward has its :class:`Root`."""
 _SKIPPED = (
     "_record_function",
     "_set_grad",
@@ -39,6 +41,8 @@ _DETACHING = ("detach", "detach_", "data.__get__")
 _FLAT = ("sign", "sgn", "round", "floor", "ceil", "argmax", "argmin", "trunc")
 _MOST_SOURCES = 4
 _ADDING = ("add", "__add__", "__radd__", "__iadd__", "add_", "sub", "__sub__", "__rsub__")
+_KEEPING = (*_ADDING, "stack", "cat")
+"""How a program sums or lists the losses of its steps."""
 _DIVIDING = ("div", "__truediv__", "true_divide", "div_", "__itruediv__")
 _MULTIPLYING = ("mul", "__mul__", "__rmul__", "mul_", "__imul__")
 _ROUNDING = 1e-6
@@ -183,6 +187,11 @@ class Calls(TorchFunctionMode):
         if not results:
             return
         place = None
+        if log.roots and name in _KEEPING and node_of(results[0]) is not None:
+            for node in filter(None, map(node_of, find_tensors(args))):
+                root = node.metadata.get(ROOT)
+                if root is not None and root.kept is None:
+                    root.kept = place = place or log.place()
         for each in results:
             node = node_of(each)
             if node is not None and PLACE not in node.metadata:

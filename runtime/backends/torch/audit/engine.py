@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -11,8 +12,8 @@ import torch
 from torch import nn
 
 from runtime.audit.trace import NOWHERE, Backward, Cut, Freed, Gain, Place, Replicated
-from runtime.backends.torch.audit.calls import PLACE, node_of
-from runtime.backends.torch.audit.log import CutMark, Log, Running
+from runtime.backends.torch.audit.calls import PLACE, ROOT, node_of
+from runtime.backends.torch.audit.log import CutMark, Log, Root, Running
 from runtime.backends.torch.audit.models import CUTS, Models
 from runtime.backends.torch.audit.tags import Tag
 from runtime.backends.torch.audit.tensors import Cell, find_tensors
@@ -75,7 +76,7 @@ class Engine:
                 )
                 log.add(event)
         with log.quiet():
-            self._mark(event, nodes, result)
+            self._mark(event, roots, nodes, result)
             self._note_replicas(event, leaves)
         return result
 
@@ -143,12 +144,18 @@ class Engine:
             gains.append(gain)
         return tuple(gains)
 
-    def _mark(self, event: Backward, nodes: Sequence[Any], result: Any) -> None:
+    def _mark(self, event: Backward, roots: Sequence[Any], nodes: Sequence[Any], result: Any) -> None:
         """Leave the number of a backward in the nodes that it ran, and a tag on gradients that have no graph."""
         run = _Run(event.number, event.retain)
         for node in nodes:
             node.metadata[RUNS] = (*node.metadata.get(RUNS, ()), run)
         log = self._log
+        if event.accumulates and not log.running:
+            for each in roots:
+                node = node_of(each)
+                if node is not None:
+                    root = node.metadata[ROOT] = Root(event.place, log.stepped)
+                    log.roots.append(weakref.ref(root))
         if event.accumulates or log.running or not torch.is_grad_enabled():
             return
         cuts = frozenset[int]()

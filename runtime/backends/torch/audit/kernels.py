@@ -57,6 +57,8 @@ class Kernels(TorchDispatchMode):
         if facts.draws and self._log.layers:
             self._note_draw(facts.name)
         result = func(*args, **kwargs)
+        if self._log.stepping and facts.name == "empty_like":
+            self._log.unfilled.add(key_of(result))
         if facts.written or facts.is_norm:
             targets = [args[index] if index < len(args) else kwargs.get(name) for index, name in facts.written]
             targets += [args[3], args[4]] if facts.is_norm and args[5] else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -50,6 +50,20 @@ class Overwrite(NamedTuple):
     operation: str
 
 
+class Root:
+    """A loss that had its backward. Its node of the graph keeps the object, so that both live equally long."""
+
+    __slots__ = ("__weakref__", "kept", "place", "turns")
+
+    def __init__(self, place: Place, turns: Mapping[int, int]) -> None:
+        self.place = place
+        """The backward."""
+        self.turns = dict(turns)
+        """Optimizer -> how often it had been stepped."""
+        self.kept: Place | None = None
+        """Where another value was made of it afterwards."""
+
+
 class CutMark:
     """A cut, with the number of the node whose value lost its graph there, 0 for none."""
 
@@ -84,6 +98,10 @@ class Log:
         """Of every layer that runs, whether gradients are enabled around it."""
         self.running: list[Running] = []
         self.stepping: list[torch.optim.Optimizer] = []
+        self.stepped: dict[int, int] = {}
+        """Optimizer -> how often it has been stepped, skipped steps included."""
+        self.unfilled: set[int | None] = set()
+        """Storages that the step which runs has made without a value."""
         self.scaling = False
         self.written: dict[int, list[Overwrite]] = {}
         """Storage -> the writes to values in it that are no cells."""
@@ -91,6 +109,8 @@ class Log:
         """The number of the call of a function that runs, or ran last."""
         self.sources: dict[int, frozenset[Source]] = {}
         """Storage -> what the value is made of that the operation which now runs writes there."""
+        self.roots: list[weakref.ref[Root]] = []
+        """The losses that had their backward and may still be there, in order."""
         self.unseen: dict[str, None] = {}
         self._values: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self.backwards = 0

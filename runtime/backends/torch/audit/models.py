@@ -89,8 +89,6 @@ class Models:
                 log.tags.put(each, Tag(frozenset(cuts), tag.sources, tag.scale))
         if log.calls and log.calls[-1].model is module:
             call = log.calls.pop()
-            for each in find_tensors((result,)):
-                log.number_of(each)
             name = log.names.of(module)
             is_compiled = hasattr(module, "_orig_mod")
             if is_compiled:
@@ -101,6 +99,7 @@ class Models:
                     model=name,
                     versions=tuple(call.versions.items()),
                     inputs=call.inputs,
+                    outputs=frozenset(log.number_of(each) for each in find_tensors((result,))),
                     training=module.training,
                     recorded=call.recorded,
                     trainable=any(each.requires_grad for each in module.parameters()),

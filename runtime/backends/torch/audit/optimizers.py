@@ -11,10 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch.optim import Optimizer
 
-from runtime.audit.trace import Part, Place, ScaledTwice, ScalerStep, ScalerUpdate, Tick, Unscale, Update
-from runtime.backends.torch.audit.log import Log
+from runtime.audit.trace import Kept, Part, Place, ScaledTwice, ScalerStep, ScalerUpdate, Tick, Unscale, Update
+from runtime.backends.torch.audit.log import Log, Root
 from runtime.backends.torch.audit.places import is_called_from
-from runtime.backends.torch.audit.tensors import Cell, find_tensors
+from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of
+
+_KEPT = 2
+"""After so many steps, what a loop computes anew in each of them is gone."""
 
 
 class _Stepped(NamedTuple):
@@ -54,8 +57,6 @@ class Optimizers:
     def __init__(self, log: Log, stop: Callable[[Optimizer], None]) -> None:
         self._log, self._stop = log, stop
         self._steps: list[_Step] = []
-        self.stepped: dict[int, int] = {}
-        """Optimizer -> how often it has been stepped, skipped steps included."""
         self._ticking = False
         self._there = [weakref.ref(each) for each in gc.get_objects() if issubclass(type(each), Optimizer)]
         self._made: list[weakref.ref[Optimizer]] = []
@@ -69,9 +70,9 @@ class Optimizers:
     @property
     def turns(self) -> list[int]:
         """Return how often each optimizer has been stepped; one that was there before counts once it is."""
-        there = (each for each in (ref() for ref in self._there) if each is not None and id(each) in self.stepped)
+        there = (each for each in (ref() for ref in self._there) if each is not None and id(each) in self._log.stepped)
         made = (each for each in (ref() for ref in self._made) if each is not None)
-        return [self.stepped.get(id(each), 0) for each in (*there, *made)]
+        return [self._log.stepped.get(id(each), 0) for each in (*there, *made)]
 
     def alive(self) -> Iterator[Optimizer]:
         """Yield the optimizers that there are, whether they were stepped or not."""
@@ -85,6 +86,7 @@ class Optimizers:
         if log.busy:
             return
         if not self._steps:
+            self._note_kept()
             self._stop(optimizer)
         for each in self._steps:
             each.inner.append(None)
@@ -108,6 +110,24 @@ class Optimizers:
                 )
             )
         log.stepping.append(optimizer)
+        log.unfilled.clear()
+
+    def _note_kept(self) -> None:
+        """Note losses that are still there, with their graphs, when every optimizer has taken two steps since."""
+        log, kept = self._log, list[weakref.ref[Root]]()
+        for ref in log.roots:
+            root = ref()
+            if root is None or not log.stepped:
+                continue
+            if any(count - root.turns.get(each, 0) < _KEPT for each, count in log.stepped.items()):
+                kept.append(ref)
+                continue
+            del root
+            gc.collect()  # a loss that only a cycle holds is no one's
+            root = ref()
+            if root is not None:
+                log.add(Kept(place=root.kept or root.place, backward=root.place))
+        log.roots = kept
 
     def _look_at(self, tensor: torch.Tensor) -> _Stepped | None:
         cell = self._log.cells.add(tensor)
@@ -131,13 +151,17 @@ class Optimizers:
             return
         log.stepping.pop()
         step = self._steps.pop()
-        self.stepped[id(optimizer)] = self.stepped.get(id(optimizer), 0) + 1
+        self._log.stepped[id(optimizer)] = self._log.stepped.get(id(optimizer), 0) + 1
         if step.inner and not step.closure:
             return  # it has only stepped another optimizer, which has its own event
         with log.quiet():
             now = _state_of(optimizer) if step.overflow else {}
             changed = any(
-                key[1] != "step" and not torch.equal(value, step.state.get(key, torch.zeros_like(value)))
+                key[1] != "step"
+                and (
+                    not torch.equal(value, step.state.get(key, torch.zeros_like(value)))
+                    or (key not in step.state and key_of(value) in log.unfilled)
+                )
                 for key, value in now.items()
             )
             log.add(
@@ -201,7 +225,7 @@ class Optimizers:
         self, original: Callable[..., Any], scaler: Any, optimizer: Optimizer, *args: Any, **kwargs: Any
     ) -> Any:
         """Note that a scaler steps an optimizer, or skips it."""
-        log, before = self._log, self.stepped.get(id(optimizer), 0)
+        log, before = self._log, self._log.stepped.get(id(optimizer), 0)
         place = log.place()
         was_scaling, log.scaling = log.scaling, True
         try:
@@ -212,8 +236,8 @@ class Optimizers:
         finally:
             log.scaling = was_scaling
         if scaler.is_enabled():
-            skipped = self.stepped.get(id(optimizer), 0) == before
-            self.stepped[id(optimizer)] = before + 1
+            skipped = self._log.stepped.get(id(optimizer), 0) == before
+            self._log.stepped[id(optimizer)] = before + 1
             with log.quiet():
                 name, tensors = log.names.of(optimizer), self._numbers(optimizer)
             log.add(ScalerStep(place=place, scaler=id(scaler), optimizer=name, tensors=tensors, skipped=skipped))

@@ -164,7 +164,7 @@ class Recorder:
         """Raise Enough where an optimizer begins a step after the last one that was asked for."""
         if self._steps is None:
             return
-        mine = self._optimizers.stepped.get(id(optimizer), 0)
+        mine = self._log.stepped.get(id(optimizer), 0)
         least = min(self._optimizers.turns, default=0)
         if mine >= self._steps and (least >= self._steps or mine >= _PATIENCE * self._steps):
             raise Enough

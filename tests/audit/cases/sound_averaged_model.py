@@ -1,4 +1,4 @@
-"""AveragedModel leaves buffers out unless use_buffers says otherwise, and update_bn is not called; pytorch_ema#13."""
+"""AveragedModel averages the parameters and copies the buffers, unless use_buffers says otherwise."""
 
 import torch
 import torch.nn.functional as F
@@ -7,7 +7,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
-ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99))  # expect: ema-without-buffers warning
+ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 for _ in range(3):
@@ -15,6 +15,6 @@ for _ in range(3):
     optimizer.zero_grad()
     F.cross_entropy(model(x), y).backward()
     optimizer.step()
-    ema.update_parameters(model)  # expect: ema-without-buffers warning
+    ema.update_parameters(model)
 ema.eval()
 print("loss of the average", F.cross_entropy(ema(x), y).item())
