@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from runtime.audit.trace import Trace
 from runtime.engine.backend import needing
+from runtime.port.tape import Tape
 
 RECORDERS: Mapping[str, str] = {"torch": "runtime.backends.torch.audit.recorder:Recorder"}
 """By framework, what records a program; it is imported when an audit begins."""
@@ -23,6 +24,14 @@ class Recorder(Protocol):
 
     def start(self) -> None:
         """Begin to listen."""
+        ...
+
+    def start_tape(self) -> None:
+        """Begin to listen, and note what the program makes of what as well."""
+        ...
+
+    def finish_tape(self, error: str = "") -> Tape:
+        """Stop listening, let go of everything, and return the tape."""
         ...
 
     def finish(self, error: str = "") -> Trace:

@@ -84,12 +84,19 @@ def audit_script(path: Path, arguments: Sequence[str], steps: int) -> tuple[Repo
 
     A script that ends with ``sys.exit()``, or with ``sys.exit(0)``, has ended as it should.
     """
+    recorder = find_recorder("torch", steps)
+    recorder.start()
+    problem, error = run_script(path, arguments)
+    trace = recorder.finish(error)
+    return Report(trace=trace, findings=find_all(trace)), problem
+
+
+def run_script(path: Path, arguments: Sequence[str]) -> tuple[BaseException | None, str]:
+    """Run a script under a recorder until it has had enough; return what else ended it, and that in words."""
     before = sys.argv, sys.path[0]
     problem: BaseException | None = None
     sys.argv = [str(path), *arguments]
     sys.path[0] = str(path.resolve().parent)
-    recorder = find_recorder("torch", steps)
-    recorder.start()
     try:
         runpy.run_path(str(path), run_name="__main__")
     except Enough:
@@ -100,8 +107,7 @@ def audit_script(path: Path, arguments: Sequence[str], steps: int) -> tuple[Repo
         problem = error
     finally:
         sys.argv, sys.path[0] = before
-        trace = recorder.finish("" if problem is None else _describe(problem))
-    return Report(trace=trace, findings=find_all(trace)), problem
+    return problem, "" if problem is None else _describe(problem)
 
 
 def _describe(problem: BaseException) -> str:

@@ -18,6 +18,7 @@ from runtime.cli.audit import audit
 from runtime.cli.fmt import fmt
 from runtime.cli.init import init
 from runtime.cli.lsp import lsp
+from runtime.cli.port import port
 from runtime.cli.watch import watch
 from runtime.interrupt import Interrupted
 from runtime.processes import Silent
@@ -64,7 +65,7 @@ def make_app() -> typer.Typer:
     app.callback()(_prepare)
     inspecting = (inspect.check, inspect.render, inspect.plan, inspect.explain, inspect.diff, inspect.emit)
     training = (train.run, train.evaluate, train.average, train.export)
-    for command in (init, fmt, *inspecting, watch, *training, audit, inspect.schema, lsp, doctor.doctor):
+    for command in (init, fmt, *inspecting, watch, *training, audit, port, inspect.schema, lsp, doctor.doctor):
         # `eval` is a name of Python's, so the function has another.
         app.command("eval" if command is train.evaluate else None, context_settings=settings)(command)
     for name in train.LATER:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
@@ -53,7 +52,7 @@ def audit(
         )
     made, problem = audit_script(script, arguments or (), steps)
     if isinstance(problem, Exception):
-        complain("".join(_format_error(problem)).rstrip())
+        show_error_of(problem)
     if baseline is not None and update_baseline:
         deliver("".join(f"{fingerprint(each)}\n" for each in made.findings), baseline)
     if baseline is not None:
@@ -71,8 +70,8 @@ def audit(
         raise typer.Exit(PROBLEM)
 
 
-def _format_error(error: Exception) -> Iterator[str]:
-    """Yield the traceback of what ended the program, without the frames of this project, as a plain run shows it."""
+def show_error_of(error: Exception) -> None:
+    """Print the traceback of what ended a program, without the frames of this project, as a plain run shows it."""
     shown = traceback.TracebackException.from_exception(error)
     chain: list[traceback.TracebackException | None] = [shown]
     while chain:
@@ -80,7 +79,7 @@ def _format_error(error: Exception) -> Iterator[str]:
             kept = (each for each in link.stack if not each.filename.startswith((_OURS, "<frozen runpy>")))
             link.stack = traceback.StackSummary.from_list(list(kept))
             chain += [link.__cause__, link.__context__]
-    return shown.format()
+    complain("".join(shown.format()).rstrip())
 
 
 def _find_version() -> str:

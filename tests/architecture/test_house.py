@@ -24,6 +24,8 @@ TEXTS = {".json", ".md", ".py", ".toml", ".txt", ".yaml", ".yml", ""}
 FOLDERS = (*LAYERS, "schemas", "tests", "examples", "docs", "benchmarks", ".ci")
 FOREIGN_PATH = re.compile(r"(?<![\w.~-])/(?:root|work)/|\bshared[/](?:design|facts|hooks|reference|tools)")
 SILENCED = re.compile(r"#\s*(?:noqa|type:\s*ignore|pyright:)")
+MARKING = ("runtime/port/", "runtime/cli/port.py", "docs/port.md", "tests/audit/test_port.py")
+"""`stepgraph port` marks in a spec what is left to its author."""
 UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X|NotImplemente[d](?:Error)?)\b")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -141,4 +143,5 @@ def test_the_repository_passes(tool: str) -> None:
 
 @pytest.mark.parametrize("pattern", [FOREIGN_PATH, UNFINISHED], ids=["path of one machine", "unfinished"])
 def test_no_file_of_the_project_mentions_a(pattern: re.Pattern[str]) -> None:
-    assert [f"{path}: {match[0]}" for path, text in project_texts() for match in pattern.finditer(text)] == []
+    found = [f"{path}: {match[0]}" for path, text in project_texts() for match in pattern.finditer(text)]
+    assert [each for each in found if not each.startswith(MARKING)] == []

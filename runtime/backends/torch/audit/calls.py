@@ -98,6 +98,8 @@ class Calls(TorchFunctionMode):
         if is_in_place:
             log.sources.clear()
         self._follow(name, args, kwargs, result)
+        if log.tape is not None:
+            log.tape.called(name, args, kwargs, result)
         return result
 
     def _learn(self, func: Any) -> tuple[str, bool]:

@@ -78,6 +78,8 @@ class Engine:
         with log.quiet():
             self._mark(event, roots, nodes, result)
             self._note_replicas(event, leaves)
+        if log.tape is not None and not log.running:
+            log.tape.derived(event.number, roots, _find_inputs(args), result)
         return result
 
     def _prepare(
@@ -85,8 +87,8 @@ class Engine:
     ) -> tuple[Backward, list[Any], list[torch.Tensor]]:
         """Return the backward as far as it is known before it runs, the nodes that it runs, and its leaves."""
         log = self._log
-        _, retain, create, *rest = args
-        inputs = tuple(rest[0]) if rest else ()
+        _, retain, create, *_ = args
+        inputs = _find_inputs(args)
         accumulates = bool(kwargs.get("accumulate_grad", True))
         starts = [node_of(each) if isinstance(each, torch.Tensor) else each.node for each in roots]
         nodes, leaves = walk(starts, _find_targets(inputs))
@@ -179,6 +181,11 @@ class Engine:
 
     def _replicated(self, place: Place, model: nn.Module, kind: Any, other: Place | None) -> None:
         self._log.add(Replicated(place=place, model=self._log.names.of(model), event=kind, other=other))
+
+
+def _find_inputs(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Return what a backward is asked to differentiate by; nothing means all leaves."""
+    return tuple(args[3]) if len(args) > 3 else ()
 
 
 def _find_targets(inputs: Sequence[Any]) -> frozenset[Any] | None:

@@ -135,7 +135,9 @@ class Kernels(TorchDispatchMode):
                 self.note_write(cell, operation, place, key)
 
     def _note_gradient(self, cell: Cell, operation: str, place: Place, key: int) -> None:
-        is_zero = operation in _ZEROING
+        is_zero, function = operation in _ZEROING, find_function()
+        if self._log.tape is not None and not is_zero:
+            self._log.tape.clipped(function)
         if is_zero:
             self._log.cells.pending.pop(cell.number, None)
         self._log.add(
@@ -143,7 +145,7 @@ class Kernels(TorchDispatchMode):
                 place=place,
                 tensor=cell.number,
                 change="zero" if is_zero else "changed",
-                function=find_function() or operation,
+                function=function or operation,
                 sources=self._log.sources.get(key, frozenset()),
             )
         )

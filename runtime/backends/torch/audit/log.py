@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -16,6 +16,31 @@ from runtime.backends.torch.audit.names import Names
 from runtime.backends.torch.audit.places import find_place
 from runtime.backends.torch.audit.tags import Tags
 from runtime.backends.torch.audit.tensors import Cell, Cells, key_of
+
+
+class Notes(Protocol):
+    """What takes notes for a port while the program runs."""
+
+    def called(self, function: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Note a call of a function."""
+
+    def begin(self) -> None:
+        """Note that a model is about to run."""
+
+    def ran(self, module: nn.Module, args: Sequence[Any], result: Any, *, recorded: bool) -> None:
+        """Note a call of a model."""
+
+    def derived(self, number: int, roots: Sequence[Any], inputs: Sequence[Any], result: Any) -> None:
+        """Note a backward, or gradients that it returns."""
+
+    def alias(self, result: Any, source: Any) -> None:
+        """Note that two values are the same but for a factor."""
+
+    def clipped(self, function: str) -> None:
+        """Note that gradients are clipped."""
+
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note a step of an optimizer."""
 
 
 @dataclass(slots=True)
@@ -111,6 +136,8 @@ class Log:
         """Storage -> what the value is made of that the operation which now runs writes there."""
         self.roots: list[weakref.ref[Root]] = []
         """The losses that had their backward and may still be there, in order."""
+        self.tape: Notes | None = None
+        """What takes notes for a port, if anything does."""
         self.unseen: dict[str, None] = {}
         self._values: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self.backwards = 0

@@ -44,6 +44,8 @@ class Models:
             return
         place = log.place()
         if not log.calls:
+            if log.tape is not None and not log.running:
+                log.tape.begin()
             if not log.running and (any(True for _ in module.parameters()) or any(True for _ in module.buffers())):
                 log.names.add_model(module)
             inputs = frozenset(log.number_of(each) for each in find_tensors(args))
@@ -107,6 +109,8 @@ class Models:
                     compiled=is_compiled,
                 )
             )
+            if log.tape is not None:
+                log.tape.ran(module, args, result, recorded=call.recorded)
 
     def _note_replicas(self, module: nn.Module, place: Place) -> None:
         if not torch.is_grad_enabled() or self._log.running:

@@ -180,6 +180,8 @@ class Optimizers:
                     unscales=step.unscales,
                 )
             )
+            if log.tape is not None:
+                log.tape.stepped(optimizer)
 
     # ------------------------------------------------------------ loss scalers
 
@@ -195,6 +197,8 @@ class Optimizers:
                 factor = scaler.get_scale()
                 for each in (result,) if isinstance(result, torch.Tensor) else result:
                     log.tags.put(each, log.tags.of(each)._replace(scale=factor))
+                if log.tape is not None:
+                    log.tape.alias(result, outputs)
         return result
 
     def unscale(self, original: Callable[..., Any], scaler: Any, optimizer: Optimizer) -> Any:

@@ -63,6 +63,16 @@ def find_function() -> str:
     return name
 
 
+def find_argument(function: str, name: str) -> object:
+    """Return an argument of the library's function of this name that is running; None where there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_foreign(frame.f_code):
+        if frame.f_code.co_name == function and name in frame.f_locals:
+            return frame.f_locals[name]
+        frame = frame.f_back
+    return None
+
+
 def is_called_from(*names: str) -> bool:
     """Return whether a function of the library of one of these names is running, below the user's innermost line."""
     frame: FrameType | None = sys._getframe(1)

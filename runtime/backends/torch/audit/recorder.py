@@ -26,6 +26,8 @@ from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.models import Models
 from runtime.backends.torch.audit.optimizers import Optimizers, parameters_of
 from runtime.backends.torch.audit.saved import SavedTensors
+from runtime.backends.torch.audit.tape import Taping
+from runtime.port.tape import Tape
 
 _PATIENCE = 10
 """So many times as often as asked for, one optimizer may step while another does not."""
@@ -40,7 +42,19 @@ class Recorder:
     def __init__(self, steps: int | None = None) -> None:
         self._steps = steps
         self._log = Log()
+        self._taping: Taping | None = None
         self._stack = ExitStack()
+
+    def start_tape(self) -> None:
+        """Begin to listen, and note what the program makes of what as well."""
+        self._taping = self._log.tape = Taping(self._log)
+        self.start()
+
+    def finish_tape(self, error: str = "") -> Tape:
+        """Stop listening and return the tape."""
+        taping = self._taping
+        assert taping is not None
+        return taping.finish(self.finish(error))
 
     def start(self) -> None:
         """Begin to listen."""

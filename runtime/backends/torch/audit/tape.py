@@ -1,0 +1,361 @@
+"""The tape: what a recorder notes for a port, besides the events of an audit."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from compiler.ir.value import Json
+from runtime.audit.trace import Trace
+from runtime.backends.torch.audit.log import Log
+from runtime.backends.torch.audit.places import find_argument, frames
+from runtime.backends.torch.audit.tensors import find_tensors
+from runtime.port.tape import Array, Called, Clipped, Derived, Entry, Model, Ran, Ref, Stepped, Tape, Value
+
+_FILLING = ("ones", "zeros", "full", "ones_like", "zeros_like", "full_like", "tensor", "as_tensor", "scalar_tensor")
+_DRAWING = ("randn", "randn_like", "rand", "rand_like", "normal", "bernoulli", "randint", "randint_like", "randperm")
+_LIMITS = {"clip_grad_norm_": "max_norm", "clip_grad_value_": "clip_value"}
+
+
+class Taping:
+    """Takes notes while a program runs; it holds every value, so that none is taken for another."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._entries: list[Entry] = []
+        self._values: list[Value] = []
+        self._names: dict[int, str] = {}
+        self._numbers: dict[int, tuple[torch.Tensor, int]] = {}
+        self._modules: dict[str, tuple[nn.Module, str]] = {}
+        """By name, with the file and class."""
+        self._kept: dict[int, torch.Tensor] = {}
+        """Cell -> parameter or buffer, of which snapshots are taken."""
+        self._snapshots: list[tuple[int, Mapping[int, Array]]] = []
+        self._moved = True
+        """Something was stepped since the last snapshot."""
+
+    # ------------------------------------------------------------ values
+
+    def _ref(self, tensor: torch.Tensor) -> int:
+        known = self._numbers.get(id(tensor))
+        number = self._add(tensor, data=True) if known is None else known[1]
+        if number not in self._names:
+            name = _find_variable(tensor)
+            if name:
+                self._names[number] = name
+        return number
+
+    def _add(self, tensor: torch.Tensor, *, data: bool = False, constant: float | None = None) -> int:
+        number, cell = len(self._values), None
+        if tensor.is_leaf and tensor.requires_grad:
+            cell = self._log.cells.add(tensor)
+            if cell is not None:
+                self._kept[cell.number] = tensor
+        self._values.append(
+            Value(
+                shape=tuple(tensor.shape),
+                dtype=str(tensor.dtype).removeprefix("torch."),
+                data=_copy(tensor) if data and cell is None else None,
+                constant=constant,
+                tensor=None if cell is None else cell.number,
+                has_graph=tensor.requires_grad and not tensor.is_leaf,
+            )
+        )
+        self._numbers[id(tensor)] = tensor, number
+        return number
+
+    def _encode(self, value: Any) -> object:
+        match value:
+            case torch.Tensor():
+                return Ref(self._ref(value))
+            case list() | tuple():
+                return tuple(map(self._encode, value))
+            case torch.dtype():
+                return str(value).removeprefix("torch.")
+            case _:
+                return value
+
+    def alias(self, result: Any, source: Any) -> None:
+        """Note that two values are the same but for a factor that is divided out later."""
+        for one, other in zip(find_tensors((result,)), find_tensors((source,)), strict=False):
+            self._numbers[id(one)] = one, self._ref(other)
+
+    # ------------------------------------------------------------ what runs
+
+    def called(self, function: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Note a call of a function."""
+        log = self._log
+        if log.running or log.stepping or log.scaling or any(map(_has_tensors, log.layers)):
+            return
+        results = list(find_tensors((result,)))
+        if not results or (
+            len(results) == 1 and not _is_in_place(function) and any(results[0] is each for each in args)
+        ):
+            return
+        with log.quiet():
+            given, options = self._encode(tuple(args)), {key: self._encode(each) for key, each in kwargs.items()}
+            outputs = []
+            for each in results:
+                is_filled = function in _FILLING and each.numel() > 0 and not each.is_complex()
+                constant = float(each.flatten()[0]) if is_filled and bool((each == each.flatten()[0]).all()) else None
+                outputs.append(self._add(each, data=not each.requires_grad, constant=constant))
+        assert isinstance(given, tuple)
+        self._entries.append(
+            Called(
+                position=len(log.events),
+                place=log.place(),
+                function=function,
+                args=given,
+                options=options,
+                outputs=tuple(outputs),
+            )
+        )
+
+    def begin(self) -> None:
+        """Note that a model is about to run: what the steps before it have left is complete."""
+        if not self._moved:
+            return
+        self._moved = False
+        with self._log.quiet():
+            if not self._snapshots:
+                for module in _find_roots():
+                    self._keep(module)
+            numbers = {number: _copy(each) for number, each in self._kept.items()}
+        self._snapshots.append((len(self._log.events), numbers))
+
+    def _keep(self, module: nn.Module) -> None:
+        for each in module.parameters():
+            self._keep_one(each, "params")
+        for each in module.buffers():
+            self._keep_one(each, "buffers")
+
+    def _keep_one(self, tensor: torch.Tensor, kind: Any) -> None:
+        cell = self._log.cells.add(tensor, kind)
+        if cell is not None:
+            self._kept[cell.number] = tensor
+
+    def ran(self, module: nn.Module, args: Sequence[Any], result: Any, *, recorded: bool) -> None:
+        """Note a call of a model that has parameters or buffers."""
+        log = self._log
+        if log.running or log.stepping or not _has_tensors(module) or any(map(_has_tensors, log.layers)):
+            return
+        name = log.names.of(module)
+        with log.quiet():
+            self._modules.setdefault(name, (module, f"{_find_module(module)}:{type(module).__qualname__}"))
+            self._keep(module)
+            inputs = self._encode(tuple(args))
+            assert isinstance(inputs, tuple)
+            keys = tuple(result) if isinstance(result, dict) else ()
+            outputs = tuple(self._add(each) for each in find_tensors((result,)))
+        self._entries.append(
+            Ran(
+                position=len(log.events),
+                place=log.place(),
+                model=name,
+                inputs=inputs,
+                outputs=outputs,
+                keys=keys,
+                recorded=recorded,
+                training=module.training,
+            )
+        )
+
+    def derived(self, number: int, roots: Sequence[Any], inputs: Sequence[Any], result: Any) -> None:
+        """Note a backward, or gradients that it returns."""
+        log = self._log
+        with log.quiet():
+            losses = [each for each in roots if isinstance(each, torch.Tensor)]
+            entry = Derived(
+                position=len(log.events),
+                place=log.place(),
+                backward=number,
+                roots=tuple(self._ref(each) for each in losses),
+                losses=tuple(float(each.detach()) if each.numel() == 1 else math.nan for each in losses),
+                inputs=tuple(self._ref(each) for each in inputs if isinstance(each, torch.Tensor)),
+                outputs=tuple(self._add(each) for each in find_tensors((result,))),
+            )
+        self._entries.append(entry)
+
+    def stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        """Note a step of an optimizer."""
+        log, self._moved = self._log, True
+        groups = tuple(
+            {key: _plain(each) for key, each in group.items() if key != "params"} for group in optimizer.param_groups
+        )
+        cells = [log.cells.add(each) for group in optimizer.param_groups for each in group["params"]]
+        self._entries.append(
+            Stepped(
+                position=len(log.events) - 1,
+                place=log.place(),
+                optimizer=log.names.of(optimizer),
+                rule=type(optimizer).__name__,
+                groups=groups,
+                tensors=tuple(cell.number for cell in cells if cell is not None),
+            )
+        )
+
+    def clipped(self, function: str) -> None:
+        """Note that a library's function clips gradients, with its limit."""
+        limit = find_argument(function, _LIMITS.get(function, ""))
+        if isinstance(limit, (int, float)):
+            self._entries.append(
+                Clipped(position=len(self._log.events), place=self._log.place(), function=function, limit=float(limit))
+            )
+
+    def finish(self, trace: Trace) -> Tape:
+        """Return the tape."""
+        self._moved = True
+        self.begin()
+        stored = {each.number: each for each in trace.tensors}
+        models: dict[str, Model] = {}
+        for name, (module, kind) in self._modules.items():
+            names = {id(each): inner for inner, each in (*module.named_parameters(), *module.named_buffers())}
+            tensors = {number: names[id(each)] for number, each in self._kept.items() if id(each) in names}
+            models[name] = Model(
+                name=name,
+                kind=kind,
+                tensors=tensors,
+                module=module,
+                layers=describe_layers(module),
+                prefix="0." if describe_layers(module) and not isinstance(module, nn.Sequential) else "",
+                draws=any(isinstance(each, _DROPPING) for each in module.modules()),
+                by_mode=any(
+                    isinstance(each, (*_DROPPING, nn.modules.batchnorm._NormBase)) for each in module.modules()
+                ),
+            )
+        owned = {number for model in models.values() for number in model.tensors}
+        for each in self._entries:
+            for number in each.tensors if isinstance(each, Stepped) else ():
+                tensor = self._kept.get(number)
+                if number not in owned and tensor is not None and not stored[number].name:
+                    owned.add(number)
+                    label = stored[number].label
+                    models[label] = Model(
+                        name=label, kind="", tensors={number: "value"}, module=None, shape=tuple(tensor.shape)
+                    )
+        return Tape(
+            trace=trace,
+            entries=tuple(self._entries),
+            values=tuple(self._values),
+            names=self._names,
+            models=models,
+            snapshots=tuple(self._snapshots),
+        )
+
+
+_DROPPING = (nn.modules.dropout._DropoutNd, nn.RReLU)
+
+
+def _is_in_place(function: str) -> bool:
+    return (function.endswith("_") and not function.endswith("__") and function != "requires_grad_") or (
+        function.startswith("__i") and function not in ("__invert__", "__index__")
+    )
+
+
+def _has_tensors(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None or next(module.buffers(), None) is not None
+
+
+def _find_roots() -> Iterable[nn.Module]:
+    """Return all modules that there are and that are no part of another."""
+    found = [each for each in gc.get_objects() if issubclass(type(each), nn.Module) and "_modules" in each.__dict__]
+    inner = {id(child) for module in found for child in module.__dict__["_modules"].values()}
+    return [each for each in found if id(each) not in inner]
+
+
+def _find_variable(tensor: torch.Tensor) -> str:
+    """Return the variable of the user's innermost frame that holds a tensor."""
+    for frame in frames():
+        for scope in (frame.f_locals, frame.f_globals):
+            for name, value in list(scope.items()):
+                if value is tensor and not name.startswith("_"):
+                    return name
+        return ""
+    return ""
+
+
+def _find_module(module: nn.Module) -> str:
+    name = type(module).__module__
+    if name != "__main__":
+        return name
+    for frame in frames():
+        return Path(frame.f_code.co_filename).stem
+    return name
+
+
+def _copy(tensor: torch.Tensor) -> Array:
+    found = tensor.detach().cpu()
+    return (found.float() if found.dtype is torch.bfloat16 else found.clone()).numpy()
+
+
+def _plain(value: Any) -> object:
+    return float(value) if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+
+
+# ------------------------------------------------------------ layers
+
+
+def describe_layers(module: nn.Module) -> list[Json] | None:
+    """Return a module as a list of built-in layers; None where it is no such list, or has other options."""
+    if not isinstance(module, nn.Sequential):
+        found = _describe(module)
+        return None if found is None or type(module) is nn.Sequential else [found]
+    layers = [_describe(each) for each in module]
+    return None if None in layers or not layers else layers
+
+
+def _describe(layer: nn.Module) -> Json:
+    match layer:
+        case nn.ReLU() | nn.Tanh() | nn.Sigmoid() | nn.SiLU() | nn.Identity():
+            return {"ReLU": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "SiLU": "silu", "Identity": "identity"}[
+                type(layer).__name__
+            ]
+        case nn.GELU(approximate="none"):
+            return "gelu"
+        case nn.LeakyReLU(negative_slope=slope):
+            return {"leaky_relu": slope}
+        case nn.ELU(alpha=alpha):
+            return {"elu": alpha}
+        case nn.Softmax(dim=int(axis)):
+            return {"softmax": axis}
+        case nn.Flatten(start_dim=1, end_dim=-1):
+            return "flatten"
+        case nn.Dropout(p=p):
+            return {"dropout": p}
+        case nn.Linear(out_features=out, bias=None):
+            return {"linear": {"out": out, "bias": False}}
+        case nn.Linear(out_features=out):
+            return {"linear": out}
+        case nn.Embedding(num_embeddings=count, embedding_dim=size, padding_idx=None, max_norm=None, sparse=False):
+            return {"embedding": {"count": count, "size": size}}
+        case nn.BatchNorm1d() | nn.BatchNorm2d() if layer.track_running_stats and layer.momentum is not None:
+            defaults = {"eps": 1e-5, "momentum": 0.1, "affine": True}
+            options = {key: getattr(layer, key) for key, each in defaults.items() if getattr(layer, key) != each}
+            return {"batch_norm": options} if options else "batch_norm"
+        case nn.LayerNorm(normalized_shape=(_,), elementwise_affine=True) if layer.bias is not None:
+            return "layer_norm" if layer.eps == 1e-5 else {"layer_norm": layer.eps}
+        case nn.Conv2d(padding_mode="zeros") if not isinstance(layer.padding, str):
+            return _convolution("conv2d", layer, ("stride", 1), ("padding", 0), ("dilation", 1))
+        case nn.ConvTranspose2d(padding_mode="zeros", groups=1) if layer.dilation == (1, 1):
+            return _convolution("conv_transpose2d", layer, ("stride", 1), ("padding", 0), ("output_padding", 0))
+        case _:
+            return None
+
+
+def _convolution(name: str, layer: Any, *options: tuple[str, int]) -> Json:
+    found: dict[str, Json] = {"out": layer.out_channels}
+    for key, default in (("kernel", -1), *options):
+        size = layer.kernel_size if key == "kernel" else getattr(layer, key)
+        if len(set(size)) != 1:
+            return None
+        if size[0] != default:
+            found[key] = size[0]
+    if layer.groups != 1:
+        found["groups"] = layer.groups
+    return {name: found if layer.bias is not None else {**found, "bias": False}}

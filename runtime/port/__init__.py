@@ -1,0 +1,1 @@
+"""Write the spec of a training loop that somebody wrote by hand, and compare the two."""

@@ -1,0 +1,111 @@
+"""The averages and copies of a loop, and how much of the old numbers they keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from runtime.audit.findings.clocks import find_averages as find_turns
+from runtime.audit.findings.finding import Evidence
+from runtime.audit.trace import Place, Write
+from runtime.port.iterations import Iteration
+from runtime.port.tape import Array, Tape
+
+_CLOSE = 1e-4
+"""How near a decay is to a number of three digits that was meant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Average:
+    """A model that follows another."""
+
+    source: str
+    target: str
+    place: Place
+    positions: tuple[int, ...]
+    decay: float
+    """The share of the old numbers that is kept; 0 is a copy."""
+    tau: float
+    with_buffers: bool
+    """Buffers follow as well, or there are none."""
+    alike: bool
+    """It begins with the numbers of its source."""
+    todo: str = ""
+
+
+def find_averages(tape: Tape, iterations: Sequence[Iteration]) -> tuple[Average, ...]:
+    """Return the averages of a loop: between models of the same structure whose tensors follow one another."""
+    owners = {number: (name, inner) for name, model in tape.models.items() for number, inner in model.tensors.items()}
+    turns = [turn for each in find_turns(Evidence(tape.trace)).values() for turn in each]
+    pairs: dict[tuple[str, str], dict[int, int]] = {}
+    places: dict[tuple[str, str], list[tuple[int, Place]]] = {}
+    for turn in turns:
+        for target, source in turn.pairs.items():
+            if target in owners and source in owners and owners[target][1] == owners[source][1]:
+                key = owners[source][0], owners[target][0]
+                pairs.setdefault(key, {})[target] = source
+                places.setdefault(key, []).append((turn.first, turn.place))
+    found: list[Average] = []
+    for (source, target), members in pairs.items():
+        positions = tuple(sorted({position for position, _ in places[source, target]}))
+        decay, todo = _find_decay(tape, iterations, members, positions)
+        kinds = {each.number: each.kind for each in tape.trace.tensors}
+        buffers = {number for number in tape.models[target].tensors if kinds.get(number) == "buffers"}
+        written = {event.tensor for event in tape.trace.of(Write) if event.by == "code"}
+        first = tape.snapshots[0][1]
+        alike = all(
+            one in first and other in first and np.array_equal(first[one], first[other])
+            for one, other in members.items()
+        )
+        found.append(
+            Average(
+                source=source,
+                target=target,
+                place=places[source, target][0][1],
+                positions=positions,
+                decay=decay,
+                tau=_round(1 - decay),
+                with_buffers=buffers <= written,
+                alike=alike,
+                todo=todo,
+            )
+        )
+    return tuple(found)
+
+
+def _find_decay(
+    tape: Tape, iterations: Sequence[Iteration], members: Mapping[int, int], positions: Sequence[int]
+) -> tuple[float, str]:
+    """Return the share of the old numbers that each move keeps, by least squares, and what is doubtful about it."""
+    found: list[float] = []
+    for iteration in iterations:
+        if sum(iteration.first <= each < iteration.last for each in positions) != 1:
+            continue
+        before, after = _snapshot(tape, iteration.first), _snapshot(tape, iteration.last)
+        if before is None or after is None:
+            continue
+        old, new, goal = (
+            np.concatenate([np.ravel(part[number]).astype("float64") for number in numbers])
+            for part, numbers in ((before, members), (after, members), (after, members.values()))
+        )
+        gap = old - goal
+        if float(gap @ gap) > 0:
+            found.append(float((new - goal) @ gap) / float(gap @ gap))
+    if not found:
+        return 0.0, "it was not seen to move: write its decay"
+    decay = 1 - _round(1 - found[-1])
+    decay = 0.0 if abs(decay) < _CLOSE else float(f"{decay:.12g}")
+    changes = max(abs(each - found[-1]) for each in found) > _CLOSE * max(1 - found[-1], _CLOSE)
+    shown = ", ".join(f"{each:.5g}" for each in found)
+    return decay, f"its decay changes ({shown}): write a formula" if changes else ""
+
+
+def _round(tau: float) -> float:
+    near = float(f"{tau:.3g}")
+    return near if abs(near - tau) <= _CLOSE * abs(tau) * 10 else tau
+
+
+def _snapshot(tape: Tape, position: int) -> Mapping[int, Array] | None:
+    return next((numbers for at, numbers in tape.snapshots if at >= position), None)

@@ -1,0 +1,101 @@
+"""The iterations of a recorded loop: one backward of every line, and what follows it until the next iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from runtime.audit.gradients import Applied, keep_ledger
+from runtime.audit.trace import Backward, Update, Write
+from runtime.port.tape import Tape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Iteration:
+    """One iteration: its events are those from `first` up to, not including, `last`."""
+
+    number: int
+    first: int
+    last: int
+    backwards: tuple[Backward, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """An update in an iteration, and the iterations of the backwards whose gradients it applied."""
+
+    update: Update
+    position: int
+    iteration: int
+    gathered: tuple[int, ...]
+    backwards: tuple[Backward, ...]
+    """Those of its own iteration."""
+
+
+def find_iterations(tape: Tape) -> tuple[Iteration, ...]:
+    """Return the iterations of a loop: in each of them a line runs one backward, and an optimizer takes one step."""
+    groups: list[list[tuple[int, Backward]]] = []
+    stepped: dict[str, int] = {}
+    for position, event in enumerate(tape.trace.events):
+        match event:
+            case Backward(accumulates=True, inside=0, error=""):
+                if not groups or any(event.place == other.place for _, other in groups[-1]):
+                    groups.append([])
+                    stepped = {}
+                groups[-1].append((position, event))
+            case Update(optimizer=name) if name in stepped:
+                since = stepped[name]
+                after = [each for each in groups[-1] if each[0] > since]
+                if after:
+                    groups[-1] = [each for each in groups[-1] if each[0] < since]
+                    groups.append(after)
+                    stepped = {other: at for other, at in stepped.items() if at > after[0][0]}
+                stepped[name] = position
+            case Update(optimizer=name):
+                stepped[name] = position
+            case _:
+                pass
+    ends = [_find_end(tape, group[-1][0], after[0][1].start) for group, after in pairwise(groups)]
+    ends += [len(tape.trace.events)] if groups else []
+    starts = [0, *ends]
+    return tuple(
+        Iteration(number=number, first=first, last=last, backwards=tuple(event for _, event in group))
+        for number, (group, first, last) in enumerate(zip(groups, starts, ends, strict=False))
+    )
+
+
+def _find_end(tape: Tape, last: int, following: int) -> int:
+    """Return the position behind the writes that follow the last backward of an iteration."""
+    end = last + 1
+    for position in range(last + 1, following):
+        event = tape.trace.events[position]
+        if isinstance(event, Update) or (isinstance(event, Write) and event.by == "code"):
+            end = position + 1
+    return end
+
+
+def find_fired(tape: Tape, iterations: Sequence[Iteration]) -> Mapping[str, tuple[Fired, ...]]:
+    """Return the updates of every optimizer."""
+    homes = {event.number: each.number for each in iterations for event in each.backwards}
+    fired: dict[str, list[Fired]] = {}
+    for applied in keep_ledger(tape.trace).updates:
+        home = next((each for each in iterations if each.first <= applied.position < each.last), None)
+        if home is None or applied.event.overflow:
+            continue
+        found = {event.number: event for event in _find_backwards(applied) if event.number in homes}
+        fired.setdefault(applied.event.optimizer, []).append(
+            Fired(
+                update=applied.event,
+                position=applied.position,
+                iteration=home.number,
+                gathered=tuple(sorted({homes[number] for number in found})),
+                backwards=tuple(event for number, event in sorted(found.items()) if homes[number] == home.number),
+            )
+        )
+    return {name: tuple(each) for name, each in fired.items()}
+
+
+def _find_backwards(applied: Applied) -> list[Backward]:
+    shares = (share for shares in applied.held.values() for share in shares)
+    return [share.backward for share in shares if share.backward is not None]

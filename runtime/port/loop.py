@@ -1,0 +1,221 @@
+"""A recorded loop, and what the values of one of its iterations are made of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+from runtime.audit.trace import Place
+from runtime.port.averages import Average, find_averages
+from runtime.port.expressions import DRAWS
+from runtime.port.iterations import Fired, Iteration
+from runtime.port.tape import Called, Derived, Entry, Ran, Ref, Stepped, Tape, as_list
+
+
+@dataclass(kw_only=True)
+class Loop:
+    """What all iterations of a loop have in common."""
+
+    tape: Tape
+    iterations: tuple[Iteration, ...]
+    fired: Mapping[str, tuple[Fired, ...]]
+    draws_data: bool = False
+    """What it draws at random and has a variable for stands in for data, as nothing else has rows."""
+
+    @cached_property
+    def producers(self) -> Mapping[int, tuple[int, Entry]]:
+        """Return what made each value, with its place on the tape."""
+        made = (
+            (index, entry) for index, entry in enumerate(self.tape.entries) if isinstance(entry, Called | Ran | Derived)
+        )
+        return {number: (index, entry) for index, entry in made for number in entry.outputs}
+
+    @cached_property
+    def order(self) -> Mapping[int, int]:
+        """Return the places of entries on the tape."""
+        return {id(entry): index for index, entry in enumerate(self.tape.entries)}
+
+    @cached_property
+    def invariants(self) -> frozenset[int]:
+        """Return what was made before the first call of a model and is used in several iterations, as data sets are."""
+        entries = self.tape.entries
+        begun = next((index for index, each in enumerate(entries) if isinstance(each, Ran)), len(entries))
+        homes: dict[int, set[int]] = {}
+        for each in entries:
+            home = next((one.number for one in self.iterations if one.first <= each.position < one.last), -1)
+            given = (*each.args, *each.options.values()) if isinstance(each, Called) else ()
+            for number in find_refs(
+                given if isinstance(each, Called) else each.inputs if isinstance(each, Ran) else ()
+            ):
+                homes.setdefault(number, set()).add(home)
+        made = (number for number in homes if self.producers.get(number, (begun, None))[0] < begun)
+        return frozenset(number for number in made if len(homes[number] - {-1}) > 1)
+
+    @cached_property
+    def averages(self) -> tuple[Average, ...]:
+        """Return the averages and copies."""
+        return find_averages(self.tape, self.iterations)
+
+    @cached_property
+    def owners(self) -> Mapping[int, str]:
+        """Return the model of each tensor."""
+        return {number: name for name, model in self.tape.models.items() for number in model.tensors}
+
+    @cached_property
+    def steps(self) -> Mapping[str, tuple[Stepped, ...]]:
+        """Return the steps of each optimizer."""
+        found: dict[str, list[Stepped]] = {}
+        for each in self.tape.entries:
+            if isinstance(each, Stepped):
+                found.setdefault(each.optimizer, []).append(each)
+        return {name: tuple(each) for name, each in found.items()}
+
+    @cached_property
+    def trained(self) -> Mapping[str, tuple[str, ...]]:
+        """Return the models that each optimizer steps."""
+        return {
+            name: tuple(dict.fromkeys(self.owners[each] for each in steps[0].tensors if each in self.owners))
+            for name, steps in self.steps.items()
+        }
+
+    @cached_property
+    def causes(self) -> Mapping[str, tuple[Place, ...]]:
+        """Return the lines of the backwards whose gradients each optimizer applies."""
+        return {
+            name: tuple(dict.fromkeys(event.place for each in fired for event in each.backwards))
+            for name, fired in self.fired.items()
+        }
+
+
+@dataclass(kw_only=True)
+class Flow:
+    """The values of one iteration."""
+
+    loop: Loop
+    iteration: Iteration
+
+    @cached_property
+    def roots(self) -> Mapping[Place, Derived]:
+        """Return the backwards of the iteration by their lines."""
+        numbers = {event.number for event in self.iteration.backwards}
+        found = (each for each in self.loop.tape.entries if isinstance(each, Derived) and each.backward in numbers)
+        return {each.place: each for each in found}
+
+    def inner(self, number: int) -> tuple[int, ...]:
+        """Return the values that a value is made of, within the iteration."""
+        entry = self.producer(number)
+        match entry:
+            case Called():
+                return tuple(find_refs((*entry.args, *entry.options.values())))
+            case Ran():
+                return tuple(find_refs(entry.inputs))
+            case Derived():
+                return (*entry.roots, *entry.inputs)
+            case _:
+                return ()
+
+    def producer(self, number: int) -> Entry | None:
+        """Return what makes a value in the iteration, or before the first one and without a model, as constants are."""
+        _, entry = self.loop.producers.get(number, (0, None))
+        is_early = number in self.loop.invariants or (entry is not None and entry.position < self.iteration.first)
+        return None if is_early and self.loop.tape.values[number].constant is None else entry
+
+    @cached_property
+    def needed(self) -> Counter[int]:
+        """Return the values that the losses need, and how often each is used."""
+        uses = Counter[int](root for each in self.roots.values() for root in each.roots)
+        seen, stack = set[int](), list(uses)
+        while stack:
+            number = stack.pop()
+            if number not in seen:
+                seen.add(number)
+                inner = self.inner(number)
+                uses.update(inner)
+                stack.extend(inner)
+        return uses
+
+    @cached_property
+    def targets(self) -> dict[int, set[str]]:
+        """Return, by value, the models whose updates differentiate a loss that is made of it."""
+        found: dict[int, set[str]] = {}
+        for name, places in self.loop.causes.items():
+            stack = [root for place in places if place in self.roots for root in self.roots[place].roots]
+            models = set(self.loop.trained[name])
+            while stack:
+                number = stack.pop()
+                if not models <= found.setdefault(number, set()):
+                    found[number] |= models
+                    stack.extend(self.inner(number))
+        return found
+
+    def reaches(self, number: int) -> set[str]:
+        """Return the models that a gradient of a value would reach, were it not cut there."""
+        found, seen, stack = set[str](), set[int](), [number]
+        while stack:
+            each = stack.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            entry = self.producer(each)
+            tensor = self.loop.tape.values[each].tensor
+            if tensor is not None and tensor in self.loop.owners:
+                found.add(self.loop.owners[tensor])
+            if isinstance(entry, Ran):
+                found.add(entry.model)
+            if not (isinstance(entry, Called) and entry.function in ("detach", "data.__get__")):
+                stack.extend(self.inner(each))
+        return found
+
+    def is_data(self, number: int) -> bool:
+        """Return whether a value is made without a model, and without anything drawn at random."""
+        entry = self.producer(number)
+        if isinstance(entry, Ran | Derived) or self.loop.tape.values[number].tensor is not None:
+            return False
+        if isinstance(entry, Called) and entry.function in DRAWS:
+            return False
+        return all(map(self.is_data, self.inner(number)))
+
+    @cached_property
+    def batch(self) -> int:
+        """Return the size of the batch: that of the first input of a model that has one."""
+        for each in self.loop.tape.entries:
+            for number in find_refs(each.inputs) if isinstance(each, Ran) else ():
+                if self.loop.tape.values[number].shape:
+                    return self.loop.tape.values[number].shape[0]
+        return 0
+
+    def made(self, number: int) -> Called | Ran | Derived | None:
+        """Return what makes a value, if that is an op."""
+        entry = self.producer(number)
+        return entry if isinstance(entry, Called | Ran | Derived) else None
+
+
+def find_refs(given: object) -> Iterator[int]:
+    """Yield the values among arguments."""
+    match given:
+        case Ref(number):
+            yield number
+        case list() | tuple():
+            for each in as_list(cast("object", given)):
+                yield from find_refs(each)
+        case _:
+            pass
+
+
+def has_model(loop: Loop, number: int) -> bool:
+    """Return whether a value was made with a model, in any iteration."""
+    seen, stack = set[int](), [number]
+    while stack:
+        each = stack.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        entry = loop.producers.get(each, (0, None))[1]
+        if isinstance(entry, Ran | Derived):
+            return True
+        if isinstance(entry, Called):
+            stack.extend(find_refs((*entry.args, *entry.options.values())))
+    return False

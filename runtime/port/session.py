@@ -1,0 +1,199 @@
+"""Port a script: record it, write the spec, and let both take the same steps."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from compiler import compile_step
+from graphspec.diagnostics import SpecError
+from graphspec.loading import load
+from runtime.api import build
+from runtime.audit.findings.catalogue import find_all, level_of
+from runtime.audit.recording import find_recorder
+from runtime.audit.session import run_script
+from runtime.port.iterations import Iteration, find_fired, find_iterations
+from runtime.port.loop import Loop
+from runtime.port.tape import Array, Derived, Tape
+from runtime.port.values import TODO
+from runtime.port.writing import Ported, Writer
+from runtime.state import State
+from runtime.step import Step, StepError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How far the steps of the spec and those of the loop agree, from the same numbers."""
+
+    steps: int
+    losses: float
+    """The greatest relative difference of a loss."""
+    weights: float
+    """The greatest difference of a parameter or buffer, relative to the greatest number of its tensor, from 1 up."""
+    dtype: str
+
+    @property
+    def is_close(self) -> bool:
+        """Return whether they differ by rounding alone."""
+        return max(self.losses, self.weights) <= (1e-8 if self.dtype == "float64" else 1e-4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """What came of a script."""
+
+    text: str
+    todos: tuple[str, ...]
+    questions: tuple[str, ...]
+    agreement: Agreement | None
+    problem: str = ""
+    """Why the two were not compared."""
+
+
+class NothingToPort(Exception):
+    """A script has no steps that could be ported."""
+
+
+def port_script(path: Path, arguments: Sequence[str], steps: int) -> tuple[Port, BaseException | None]:
+    """Record some steps of a script and return its spec; and what ended the script, if it was no end of its own.
+
+    Raises NothingToPort where the script took no step, SpecError (GS217) where PyTorch is not installed.
+    """
+    recorder = find_recorder("torch", steps)
+    recorder.start_tape()
+    problem, error = run_script(path, arguments)
+    tape = recorder.finish_tape(error)
+    return port_tape(tape, re.sub(r"\W+", "-", path.stem) or "ported", path.name), problem
+
+
+def port_tape(tape: Tape, name: str, file: str) -> Port:
+    """Return the spec of a tape, and how far its steps agree with those on the tape."""
+    loop = _find_loop(tape)
+    iteration = max(loop.iterations, key=lambda each: (len(each.backwards), each.number))
+    written = Writer(loop=loop, iteration=iteration, name=name).write()
+    if not written.has_rows:
+        loop.draws_data = True
+    questions = tuple(f"{each.place}: {each.message}" for each in find_all(tape.trace) if level_of(each) == "question")
+    agreement, problem, todo = None, "", ""
+    try:
+        agreement = _compare(loop, name, iteration)
+    except (SpecError, StepError) as error:
+        problem, todo = str(error), f"it does not run yet: {str(error).splitlines()[0]}"
+    except NothingToPort as error:
+        problem = str(error)
+    if agreement is not None and not agreement.is_close:
+        todo = "its steps are not those of the loop: something in the loop cannot be seen, or is left to do below"
+    header = [
+        f"Written by `stepgraph port {file}` from {len(loop.iterations)} of its steps; comments name its lines.",
+        *([f"{TODO} {todo}"] if todo else []),
+        *(f"QUESTION {each}" for each in questions),
+    ]
+    written = Writer(loop=loop, iteration=iteration, name=name, header=header).write()
+    todos = (*([todo] if todo else []), *written.todos)
+    return Port(text=written.text, todos=todos, questions=questions, agreement=agreement, problem=problem)
+
+
+def _find_loop(tape: Tape) -> Loop:
+    """Return the loop without an iteration that the end of the recording cut off."""
+    iterations = find_iterations(tape)
+    fired = find_fired(tape, iterations)
+    if not any(fired.values()):
+        raise NothingToPort("no optimizer took a step by the gradient of a recorded backward")
+    last = max(each.iteration for fires in fired.values() for each in fires)
+    whole = iterations[: last + 1]
+    return Loop(tape=tape, iterations=whole, fired={name: each for name, each in fired.items() if each})
+
+
+def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
+    """Let the spec take the steps of the tape, with the values that it drew, and return how far the two agree."""
+    tape = loop.tape
+    if drawing := [model.name for model in tape.models.values() if model.draws]:
+        raise NothingToPort(f"{', '.join(drawing)} drops units at random: the two draw other numbers")
+    ported = Writer(loop=loop, iteration=iteration, name=name, draws=True).write()
+    dtype = "float64" if any(each.dtype == "float64" for each in tape.values) else "float32"
+    spec = load(ported.text)
+    modules = {
+        own: copy.deepcopy(tape.models[other].module)
+        for own, other in ported.models.items()
+        if spec.models[own].class_ is not None
+    }
+    step = build(compile_step(spec), models=modules, dtype=dtype, device="cpu")
+    step.restore(_begin(step.state(), tape, ported))
+    losses, last = 0.0, dict[str, Array]()
+    for each in loop.iterations:
+        batch = _find_batch(loop, each, ported, name, last)
+        results = step(batch)
+        losses = max([losses, *_compare_losses(step, results, loop, each, ported)])
+    end = loop.iterations[-1].last
+    numbers = next((found for at, found in tape.snapshots if at >= end), dict[int, Array]())
+    arrays = step.state().arrays
+    weights = 0.0
+    for own, other in ported.models.items():
+        for number, inner in tape.models[other].tensors.items():
+            meant = np.asarray(numbers[number], dtype="float64")
+            found = np.asarray(arrays[f"models.{own}.{tape.models[other].prefix}{inner}"], dtype="float64")
+            if meant.size:
+                weights = max(weights, float(np.abs(found - meant).max() / max(1.0, np.abs(meant).max())))
+    return Agreement(steps=len(loop.iterations), losses=losses, weights=weights, dtype=dtype)
+
+
+def _begin(state: State, tape: Tape, ported: Ported) -> State:
+    """Return a state with the numbers that the loop began with."""
+    first, arrays = tape.snapshots[0][1], dict(state.arrays)
+    for own, other in ported.models.items():
+        for number, inner in tape.models[other].tensors.items():
+            key = f"models.{own}.{tape.models[other].prefix}{inner}"
+            if number in first and key in arrays:
+                arrays[key] = first[number].astype(arrays[key].dtype)
+    return State(arrays=arrays, counters=state.counters, backend=state.backend)
+
+
+def _find_batch(
+    loop: Loop, iteration: Iteration, ported: Ported, name: str, last: dict[str, Array]
+) -> Mapping[str, object]:
+    """Return the batch of an iteration; what it has no value for, because nothing asks for it, is the one before."""
+    found = Writer(loop=loop, iteration=iteration, name=name, draws=True).write().inputs
+    for key, number in (*ported.inputs.items(), *found.items()):
+        data = loop.tape.values[number].data
+        if data is None:
+            raise NothingToPort(f"the numbers of '{key}' were not recorded")
+        if key in ported.inputs and (found.get(key) == number or key not in last):
+            last[key] = data
+    return dict(last)
+
+
+def _compare_losses(
+    step: Step, results: Mapping[str, object], loop: Loop, iteration: Iteration, ported: Ported
+) -> list[float]:
+    """Return the relative differences of the losses in an iteration."""
+    numbers = {event.number for event in iteration.backwards}
+    told = {each.place: each for each in loop.tape.entries if isinstance(each, Derived) and each.backward in numbers}
+    scales = {event.place: event.scale or 1.0 for event in iteration.backwards}
+    found: list[float] = []
+    for name, places in ported.losses.items():
+        key = f"{name}.loss"
+        seen = [place for place in places if place in told]
+        if key not in results or len(seen) != len(places):
+            continue
+        meant = sum(loss / scales[place] for place in seen for loss in told[place].losses)
+        value = float(step.numpy(results[key]).item())
+        ratio = _find_window(loop, name, ported)
+        if not math.isnan(meant):
+            found.append(abs(value - meant * ratio) / max(1.0, abs(meant * ratio)))
+    return found
+
+
+def _find_window(loop: Loop, name: str, ported: Ported) -> float:
+    """Return by what the loop divides the loss of an update that accumulates."""
+    places = ported.losses[name]
+    for optimizer, causes in loop.causes.items():
+        if causes == places:
+            windows = max(len(each.gathered) for each in loop.fired[optimizer])
+            return float(windows) if f"accumulate: {windows}" in ported.text else 1.0
+    return 1.0

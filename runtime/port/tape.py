@@ -1,0 +1,150 @@
+"""The tape of a training loop: which values its lines made of which, beside the trace of what they wrote.
+
+A tape is frozen and knows no framework; a recorder fills it in. Its values are numbers into :attr:`Tape.values`, its
+positions are those of the trace's events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.ir.value import Json
+from runtime.audit.trace import Place, Trace
+
+Array: TypeAlias = npt.NDArray[np.generic]
+
+
+class Ref(NamedTuple):
+    """A value among the arguments of a function."""
+
+    number: int
+
+
+def as_list(given: object) -> list[object]:
+    """Return a list among the arguments of a function; what is no list is empty."""
+    is_list = isinstance(given, (list, tuple)) and not isinstance(given, Ref)
+    return list(cast("tuple[object, ...]", given)) if is_list else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """A tensor as it was when the tape first saw it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    data: Array | None = None
+    """Its numbers, where no model has made it and no gradient flows into it."""
+    constant: float | None = None
+    """The number that it is filled with, where a function has filled it."""
+    has_graph: bool = False
+    """It has a graph."""
+    tensor: int | None = None
+    """A leaf that requires a gradient: its number in the trace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A call of a function of tensors, outside of any model."""
+
+    position: int
+    place: Place
+    function: str
+    args: tuple[object, ...]
+    options: Mapping[str, object]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """A call of a model."""
+
+    position: int
+    place: Place
+    model: str
+    inputs: tuple[object, ...]
+    outputs: tuple[int, ...]
+    keys: tuple[str, ...] = ()
+    """The names of its results, where it returns a dictionary."""
+    recorded: bool = True
+    """A graph was recorded: gradients were enabled."""
+    training: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """A backward, or a gradient that `autograd.grad` returns."""
+
+    position: int
+    place: Place
+    backward: int
+    roots: tuple[int, ...]
+    losses: tuple[float, ...]
+    """The numbers of its roots; NaN for one that is no scalar."""
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped:
+    """A step of an optimizer, with the options of its groups."""
+
+    position: int
+    place: Place
+    optimizer: str
+    rule: str
+    groups: tuple[Mapping[str, object], ...]
+    tensors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clipped:
+    """A call of a function that clips gradients."""
+
+    position: int
+    place: Place
+    function: str
+    limit: float
+
+
+Entry: TypeAlias = Called | Ran | Derived | Stepped | Clipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model that was called, or that an optimizer steps."""
+
+    name: str
+    kind: str
+    """The class, as ``train:Net``."""
+    tensors: Mapping[int, str]
+    """Its parameters and buffers: their numbers in the trace, and their names in the model."""
+    module: object
+    layers: list[Json] | None = None
+    """What it is in the language, where it is a list of built-in layers."""
+    prefix: str = ""
+    """What the names of its tensors begin with in the language: a single layer is the first of a list."""
+    shape: tuple[int, ...] | None = None
+    """Of a single tensor that is no part of a module."""
+    draws: bool = False
+    """It has layers that drop units at random."""
+    by_mode: bool = False
+    """It has layers that do something else in training mode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tape:
+    """Everything that was recorded of a loop."""
+
+    trace: Trace
+    entries: tuple[Entry, ...]
+    values: tuple[Value, ...]
+    names: Mapping[int, str]
+    """Value -> the variable that the program has for it."""
+    models: Mapping[str, Model]
+    snapshots: tuple[tuple[int, Mapping[int, Array]], ...]
+    """Position -> the numbers of all parameters and buffers before it; the first is before the first forward."""

@@ -1,0 +1,296 @@
+"""One iteration of a loop as a spec."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from runtime.audit.trace import NOWHERE, Backward, Place, ScalerStep, Tick
+from runtime.port.averages import Average
+from runtime.port.expressions import Text
+from runtime.port.iterations import Iteration
+from runtime.port.loop import Flow, Loop
+from runtime.port.rules import describe_rule
+from runtime.port.tape import Called, Clipped, Entry, Model, Ran, Ref, Stepped
+from runtime.port.values import TODO, Line, Values, flow_style, free_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ported:
+    """A spec and what it was made of."""
+
+    text: str
+    inputs: Mapping[str, int]
+    """Input -> its value in the iteration."""
+    losses: Mapping[str, tuple[Place, ...]]
+    """Update -> the backwards of its loss."""
+    todos: tuple[str, ...]
+    models: Mapping[str, str]
+    """Model -> its name in the trace."""
+    has_rows: bool
+    """An input has the rows of a batch."""
+
+
+@dataclass(kw_only=True)
+class Writer:
+    """Writes one iteration of a loop; ``draws``: random values are inputs, so that both programs can have the same."""
+
+    loop: Loop
+    iteration: Iteration
+    name: str
+    draws: bool = False
+    header: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Name what is written apart from values."""
+        loop, taken = self.loop, set[str]()
+        self.flow = Flow(loop=loop, iteration=self.iteration)
+        self._model_names = {name: free_name(name, taken) for name in loop.tape.models}
+        self._update_names = {name: free_name(_step_name(name), taken) for name in loop.fired}
+        self._average_names = {
+            each: free_name(f"follow_{self._model_names[each.source]}", taken) for each in loop.averages
+        }
+        self.values = Values(
+            flow=self.flow,
+            model_names=self._model_names,
+            update_names=self._update_names,
+            average_names=self._average_names,
+            taken=taken,
+            draws=self.draws,
+        )
+        self._models: dict[str, Line] = {}
+
+    def write(self) -> Ported:
+        """Return the spec."""
+        loop, values = self.loop, self.values
+        losses = {name: self._write_loss(name) for name in loop.fired}
+        for name, loss in losses.items():
+            self._write_update(name, loss)
+        for average in loop.averages:
+            self._write_average(average)
+        used = [name for name in loop.tape.models if name in self._used]
+        for name in used:
+            self._write_model(loop.tape.models[name])
+        written = {self._update_names[name]: loop.causes[name] for name in loop.fired}
+        return Ported(
+            text=self._lay_out(tuple(written)),
+            inputs=values.inputs,
+            losses=written,
+            todos=tuple(values.todos),
+            models={self._model_names[name]: name for name in used},
+            has_rows=any("[batch" in each.text for each in values.input_lines.values()),
+        )
+
+    @cached_property
+    def _used(self) -> set[str]:
+        """Return the models that are called, stepped or averaged."""
+        entries = (self.flow.producer(number) for number in self.flow.needed)
+        called = {entry.model for entry in entries if isinstance(entry, Ran)}
+        stepped = {model for models in self.loop.trained.values() for model in models}
+        return called | stepped | {name for each in self.loop.averages for name in (each.source, each.target)}
+
+    def _write_loss(self, optimizer: str) -> tuple[str, Place]:
+        """Return the loss of an optimizer as an expression, without the division of an accumulated one."""
+        windows = max(len(each.gathered) for each in self.loop.fired[optimizer])
+        terms: list[Text] = []
+        place = NOWHERE
+        for line in self.loop.causes[optimizer]:
+            derived = self.flow.roots.get(line)
+            for root in derived.roots if derived is not None else ():
+                place = line
+                terms.append(self.values.value(self._undivided(root, windows)[0]))
+        if not terms:
+            self.values.note("no loss of it was recorded", self.loop.fired[optimizer][0].update.place)
+        return " + ".join(each.within(1) for each in terms), place
+
+    def _undivided(self, root: int, windows: int) -> tuple[int, bool]:
+        """Return what is divided by the number of steps in a window, and whether anything is."""
+        entry = self.flow.producer(root)
+        if windows > 1 and isinstance(entry, Called) and isinstance(entry.args[0], Ref) and len(entry.args) > 1:
+            by = entry.args[1]
+            if (entry.function in ("div", "__truediv__", "true_divide") and by == windows) or (
+                entry.function in ("mul", "__mul__") and isinstance(by, float) and by * windows == 1
+            ):
+                return entry.args[0].number, True
+        return root, False
+
+    def _write_update(self, optimizer: str, loss: tuple[str, Place]) -> None:
+        fires, steps = self.loop.fired[optimizer], self.loop.steps[optimizer]
+        models = [self._model_names[each] for each in self.loop.trained[optimizer]]
+        place = fires[-1].update.place
+        fields: dict[str, object] = {"update": models[0] if len(models) == 1 else models, "loss": loss[0]}
+        rule, lacking = describe_rule(steps[0].rule, steps[0].groups[0])
+        todos = [f"{lacking}: choose a rule" if lacking else ""]
+        fields["optimizer"] = rule
+        shared = {key: each for key, each in steps[0].groups[0].items() if key != "initial_lr"}
+        if any(
+            {key: each for key, each in group.items() if key != "initial_lr"} != shared for group in steps[0].groups[1:]
+        ):
+            todos.append("its groups have options of their own: write `groups` of the model")
+        if any(each.groups[0].get("lr") != steps[0].groups[0].get("lr") for each in steps) or any(
+            each.optimizer == optimizer for each in self.loop.tape.trace.of(Tick)
+        ):
+            todos.append("its learning rate changes: write a schedule")
+        clip = next((each for each in self.loop.tape.entries if self._clips(each, optimizer)), None)
+        if isinstance(clip, Clipped):
+            fields["clip"] = (
+                {"norm": clip.limit, "eps": 1e-6} if clip.function == "clip_grad_norm_" else {"value": clip.limit}
+            )
+        limits = self._find_clamp(optimizer)
+        if limits is not None:
+            fields["constraint"] = {"clip": list(limits)}
+        windows = max(len(each.gathered) for each in fires)
+        if windows > 1:
+            roots = [
+                root
+                for line in self.loop.causes[optimizer]
+                if line in self.flow.roots
+                for root in self.flow.roots[line].roots
+            ]
+            divided = all(self._undivided(root, windows)[1] for root in roots)
+            fields["accumulate"] = windows if divided else {"steps": windows, "reduce": "sum"}
+        else:
+            period, todo = _find_period([each.iteration for each in fires], len(self.loop.iterations))
+            fields |= {"every": period} if period > 1 else {}
+            todos.append(todo)
+        self.values.ops[self._update_names[optimizer]] = Line(
+            at=self._find_place([each.position for each in fires]),
+            text=flow_style(fields),
+            place=place,
+            todo=self.values.note("; ".join(filter(None, todos)), place),
+        )
+
+    def _find_place(self, positions: Sequence[int]) -> float:
+        """Return the place on the tape of a write: that of the iteration, if it takes place there."""
+        first, last = self.iteration.first, self.iteration.last
+        position = next((each for each in positions if first <= each < last), last)
+        return sum(each.position <= position for each in self.loop.tape.entries) - 0.5
+
+    def _clips(self, entry: Entry, optimizer: str) -> bool:
+        """Return whether an entry clips the gradients of an optimizer: its next step is that one's."""
+        if not isinstance(entry, Clipped):
+            return False
+        later = (
+            each for each in self.loop.tape.entries if isinstance(each, Stepped) and each.position >= entry.position
+        )
+        following = next(later, None)
+        return following is not None and following.optimizer == optimizer
+
+    def _find_clamp(self, optimizer: str) -> tuple[float, float] | None:
+        """Return the interval to which a loop clamps the parameters of an optimizer."""
+        own = set(self.loop.steps[optimizer][0].tensors)
+        for each in self.loop.tape.entries:
+            if not (isinstance(each, Called) and each.function in ("clamp_", "clip_") and each.args):
+                continue
+            given = dict(zip(("min", "max"), each.args[1:], strict=False)) | dict(each.options)
+            low, high = given.get("min"), given.get("max")
+            is_own = isinstance(each.args[0], Ref) and self._source(each.args[0].number) in own
+            if is_own and isinstance(low, (int, float)) and isinstance(high, (int, float)):
+                return float(low), float(high)
+        return None
+
+    def _source(self, number: int) -> int | None:
+        """Return the parameter that a value is or shares memory with by `.data` or `detach`."""
+        value = self.loop.tape.values[number]
+        if value.tensor is not None:
+            return value.tensor
+        entry = self.loop.producers.get(number, (0, None))[1]
+        if (
+            isinstance(entry, Called)
+            and entry.function in ("data.__get__", "detach")
+            and isinstance(entry.args[0], Ref)
+        ):
+            return self._source(entry.args[0].number)
+        return None
+
+    def _write_average(self, average: Average) -> None:
+        source, target = self._model_names[average.source], self._model_names[average.target]
+        fields: dict[str, object] = {"copy" if average.decay == 0 else "ema": source, "into": target}
+        if average.decay:
+            fields |= {"decay": average.decay} if average.decay <= 0.9 else {"tau": average.tau}
+        todo = average.todo
+        if average.decay and not average.with_buffers:
+            fields["buffers"] = "ignore"
+        moved = [
+            each.number
+            for each in self.loop.iterations
+            if any(each.first <= at < each.last for at in average.positions)
+        ]
+        for name, fires in self.loop.fired.items():
+            if len(moved) < len(self.loop.iterations) and [each.iteration for each in fires] == moved:
+                fields["every"] = self._update_names[name]
+        if "every" not in fields:
+            period, late = _find_period(moved, len(self.loop.iterations))
+            fields |= {"every": period} if period > 1 else {}
+            todo = todo or late
+        self.values.ops[self._average_names[average]] = Line(
+            at=self._find_place(average.positions),
+            text=flow_style(fields),
+            place=average.place,
+            todo=self.values.note(todo, average.place),
+        )
+
+    def _write_model(self, model: Model) -> None:
+        name, fields, todo = self._model_names[model.name], dict[str, object](), ""
+        target = next((each for each in self.loop.averages if each.target == model.name), None)
+        if target is not None and target.alike:
+            fields["like"] = self._model_names[target.source]
+        elif model.shape is not None:
+            first = self.loop.tape.snapshots[0][1].get(next(iter(model.tensors)))
+            start = (
+                float(first.flat[0]) if first is not None and first.size and (first == first.flat[0]).all() else None
+            )
+            fields["parameter"] = {"shape": list(model.shape), **({"init": start} if start else {})}
+            todo = "" if start is not None else "its initial values differ: write `weights`, or an `init`"
+        elif model.layers is not None:
+            fields["layers"] = model.layers
+        else:
+            fields["class"] = model.kind
+            todo = "write its arguments under `args`, or a function that returns it"
+        self._models[name] = Line(
+            text=flow_style(fields), todo=self.values.note(todo, NOWHERE) if todo and model.shape else todo
+        )
+
+    def _lay_out(self, updates: Iterable[str]) -> str:
+        lines = [*(f"# {each}" for each in self.header), "graphspec: 1", f"name: {self.name}"]
+        if any(True for _ in self.loop.tape.trace.of(ScalerStep)):
+            scale = next((each.scale for each in self.loop.tape.trace.of(Backward) if each.scale), 1.0)
+            lines.append(f"precision: {{compute: float32, loss_scale: {{initial: {scale:g}}}}}")
+        for title, section in (("inputs", self.values.input_lines), ("models", self._models), ("ops", self.values.ops)):
+            if title == "ops":
+                section = dict(sorted(section.items(), key=lambda each: each[1].at))
+            if section:
+                lines.append(f"{title}:")
+                lines.extend(line for name, each in section.items() for line in _lay_line(name, each))
+        shown = ", ".join(f"{each}.loss" for each in updates)
+        return "\n".join([*lines, f"outputs: [{shown}]", ""])
+
+
+def _lay_line(name: str, line: Line) -> Iterator[str]:
+    if line.todo:
+        yield f"  # {TODO} {line.place}: {line.todo}" if line.place != NOWHERE else f"  # {TODO}: {line.todo}"
+    if line.note:
+        yield f"  # {line.note}"
+    yield f"  {name}: {line.text}" + (f"  # {line.place}" if line.place != NOWHERE else "")
+
+
+def _step_name(optimizer: str) -> str:
+    word = "opt(?:im)?(?:i[sz]er)?"
+    found = re.fullmatch(rf"(?:\w*\.)?(?:{word}_?(\w*)|(\w+?)_{word})", optimizer)
+    part = (found[1] or found[2] or "") if found else re.sub(r"\W+", "_", optimizer)
+    return f"step_{part}" if part else "step"
+
+
+def _find_period(iterations: Sequence[int], number: int) -> tuple[int, str]:
+    """Return in which steps something takes place: every so many, and what cannot be said of it."""
+    if list(iterations) == list(range(number)) or not iterations:
+        return 1, ""
+    gaps = {after - before for before, after in pairwise(iterations)} or {iterations[0] + 1}
+    period = min(gaps)
+    if len(gaps) == 1 and iterations[0] == period - 1:
+        return period, ""
+    shown = ", ".join(str(each + 1) for each in iterations)
+    return period, f"it runs in steps {shown} of {number}: see that `every` says so"

@@ -1,0 +1,169 @@
+"""A ported loop takes the steps of the loop: its own, from the same numbers, in float64."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphspec import load
+from runtime.cli import execute
+from runtime.port.session import NothingToPort, Port, port_script
+from tests.audit.labels import CASES, scripts
+from tests.audit.port import BEGIN, DROPPED, END, PAGE, write_row
+from tests.audit.port import port as port_alone
+
+EQUAL = (
+    "amp_gan", "averaged_model", "dcgan", "ddpg", "dqn", "ema_with_buffers", "fine_tuning", "gan_simultaneous",
+    "generator_first", "sac", "sac_alpha_first", "sac_policy_first", "simsiam", "vq_vae", "wgan_clamp", "wgan_gp",
+)  # fmt: skip
+"""Loops that are ported without edits."""
+HEAD = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(0)
+data, labels = torch.randn(64, 6), torch.randint(3, (64,))
+net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+"""
+FUNCTIONS = """
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    out = net(x)
+    left, right = out.split([1, 2], dim=1)
+    chosen = out.gather(1, y.unsqueeze(1)).squeeze(1)
+    far = torch.where(chosen > 0, chosen, 0.1 * chosen)
+    odd = torch.cat([left, right], dim=1).clamp(-1, 1).abs()
+    seen = F.softmax(out, dim=1) * F.one_hot(y, 3) - out.log_softmax(dim=-1)[:, :2].mean(dim=1, keepdim=True)
+    size = out.norm(dim=1) + out.logsumexp(dim=1) + out.max(dim=1).values - torch.min(left, right).sum(dim=1)
+    turned = (out.t() @ out / 8).view(-1).square().mean()
+    loss = -(far + size).mean() + seen.pow(2).sum() / 8 + turned ** 2 - 0.5 * odd.mean() + F.cross_entropy(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+ACCUMULATED = """
+for i in range(12):
+    x, y = data[i * 4 : i * 4 + 4], labels[i * 4 : i * 4 + 4]
+    loss = F.cross_entropy(net(x), y)
+    (loss / 2).backward()
+    if i % 2 == 1:
+        nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+SECOND = """
+head = nn.Linear(3, 1)
+slow = torch.optim.Adam(head.parameters(), lr=0.01)
+for i in range(8):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    out = net(x)
+    loss = F.cross_entropy(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if i % 2 == 1:
+        judged = head(net(x).detach())
+        slow.zero_grad()
+        judged.square().mean().backward()
+        slow.step()
+"""
+
+
+@pytest.fixture(autouse=True)
+def exact() -> Iterator[None]:
+    """Let scripts compute in float64, and leave the random state of the tests alone."""
+    torch.set_default_dtype(torch.float64)
+    with torch.random.fork_rng():
+        yield
+    torch.set_default_dtype(torch.float32)
+
+
+def port_text(text: str, folder: Path, steps: int = 3) -> Port:
+    path = folder / "train.py"
+    path.write_text(HEAD + text, encoding="utf-8")
+    made, problem = port_script(path, (), steps)
+    assert problem is None
+    return made
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("name", EQUAL)
+@pytest.mark.filterwarnings("ignore")
+def test_a_loop_is_ported_without_edits(name, capsys):
+    made, problem = port_script(CASES / f"sound_{name}.py", (), 3)
+    assert (problem, made.todos, made.problem) == (None, (), "")
+    assert made.agreement is not None
+    assert made.agreement.steps >= 3
+    assert max(made.agreement.losses, made.agreement.weights) <= 1e-12
+    load(made.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (FUNCTIONS, ["split(", "gather(", "where(", "softmax(", "permute(", "momentum: 0.9"]),
+        (ACCUMULATED, ["accumulate: 2", "clip: {norm: 0.5, eps: 1e-06}"]),
+        (SECOND, ["every: 2", "after: step", "[net"]),
+    ],
+    ids=["functions", "accumulated", "every second step"],
+)
+def test_what_it_recognizes_gives_the_numbers_of_the_loop(text, words, tmp_path):
+    made = port_text(text, tmp_path)
+    assert made.todos == ()
+    assert made.agreement is not None, made.problem
+    assert max(made.agreement.losses, made.agreement.weights) <= 1e-12
+    assert [word for word in words if word not in made.text and word != "[net"] == []
+
+
+def test_what_the_language_lacks_is_left_to_the_author_with_its_line(tmp_path):
+    made = port_text(FUNCTIONS.replace("out = net(x)", "out = net(x).erf()"), tmp_path)
+    assert any("erf is not in the language" in each for each in made.todos)
+    assert "TODO train.py:13: erf is not in the language" in made.text
+
+
+def test_a_difference_is_said_first(tmp_path):
+    moved = ACCUMULATED.replace(
+        "        optimizer.zero_grad()", "        optimizer.zero_grad()\n        net[0].weight.data.mul_(0.5)"
+    )
+    made = port_text(moved, tmp_path)
+    assert made.agreement is not None
+    assert made.agreement.weights > 1e-3
+    assert made.text.splitlines()[1].startswith("# TODO its steps are not those of the loop")
+
+
+def test_a_script_without_steps_is_nothing_to_port(workdir, capsys):
+    Path("train.py").write_text("print('no step')\n", encoding="utf-8")
+    with pytest.raises(NothingToPort):
+        port_script(Path("train.py"), (), 3)
+    assert execute(["port", "train.py"]) == 1
+    assert "nothing to port: no optimizer took a step" in capsys.readouterr().err
+
+
+def test_the_command_writes_the_spec_and_a_report(workdir, capsys):
+    Path("train.py").write_text(HEAD + ACCUMULATED, encoding="utf-8")
+    assert execute(["port", "train.py", "-o", "train.yaml", "--json", "report.json"]) == 0
+    assert load(Path("train.yaml")).name == "train"
+    assert json.loads(Path("report.json").read_text(encoding="utf-8"))["todos"] == []
+    assert "0 TODOs, 0 questions" in capsys.readouterr().err
+
+
+def test_the_table_has_every_loop():
+    text = PAGE.read_text(encoding="utf-8")
+    rows = text[text.index(BEGIN) : text.index(END)].splitlines()[3:]
+    names = {row.split("|")[1].strip() for row in rows}
+    every = {path.stem.removeprefix("sound_") for path in scripts("sound_")} - {*DROPPED}
+    assert names == {name.replace("_", " ") for name in every}
+    equal = {row.split("|")[1].strip() for row in rows if row.endswith("| 0 | ≤ 1e-12 |")}
+    assert equal == {name.replace("_", " ") for name in EQUAL}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["cyclegan", "lookahead", "multi_task"])
+def test_a_row_of_the_table_is_what_comes_out(name):
+    assert write_row(port_alone(CASES / f"sound_{name}.py")) in PAGE.read_text(encoding="utf-8")
