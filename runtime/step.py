@@ -18,8 +18,8 @@ from graphspec.analysis.datasets import find_declared, join_batches
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.words import closest
+from runtime.engine import average_statistics as statistics
 from runtime.engine.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
-from runtime.engine.average_statistics import find_average, find_lender, recompute_statistics
 from runtime.engine.backend import Built
 from runtime.engine.optimizer import (
     SECTION,
@@ -236,14 +236,14 @@ class Step:
         ...
         runtime.problems.StepError: ...
         """
-        op = find_lender(self.spec, average)
+        op = statistics.find_lender(self.spec, average)
         self._require_whole()
         if op.ema in self._lent:
             raise self._refuse_lent(f"'{op.ema}' cannot take the weights of '{average}'", op.ema)
         is_taken, stands_in = average in self._built.engine.averaged(), op.use.eval == "swap"
         recompute = recompute if is_taken else None
         if recompute is not None and stands_in:  # forwards call the average, whoever has its weights
-            recompute_statistics(self, self._built.engine, op.target(average), recompute, "eval", None)
+            statistics.recompute_statistics(self, self._built.engine, op.target(average), recompute, "eval", None)
         buffers = recompute is not None or any(
             each.op == average and each.moves_buffers
             for mode in self._modes.values()
@@ -257,7 +257,7 @@ class Step:
         self._intakes.clear()  # new ones refuse modes that write
         try:
             if recompute is not None and not stands_in:
-                recompute_statistics(self, self._built.engine, op.ema, recompute, "eval", None)
+                statistics.take_statistics(self, self._built.engine, op.ema, recompute, "eval", None)
             yield
         finally:
             give_back()
@@ -293,11 +293,11 @@ class Step:
         >>> line.numpy(line.tensors()["models.mean.0.running_mean"])
         array([2., 4.], dtype=float32)
         """
-        op = find_average(self.spec, average)
+        op = statistics.find_recomputable(self.spec, average)
         self._require_whole()
         self._require_own("no statistics can be computed")
         if op.use.eval == "separate" or average in self._built.engine.averaged():
-            recompute_statistics(self, self._built.engine, op.target(average), batches, mode, dataset)
+            statistics.recompute_statistics(self, self._built.engine, op.target(average), batches, mode, dataset)
 
     def state(self, *, whole: bool = True) -> State:
         """Return everything that training changes, copied to the host: a step that restores it continues bit for bit.

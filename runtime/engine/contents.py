@@ -190,7 +190,7 @@ def average_items(averages: Mapping[str, Counted]) -> Iterator[Item]:
             average.times = cast("int", count)
 
         read = partial(getattr, average, "times")
-        yield Item(path=("averages", op), kind="count", read=read, write=write, optional=True, fresh=0)
+        yield Item(path=("averages", op), kind="count", read=read, write=write)
 
 
 class Metric(Protocol):

@@ -32,17 +32,16 @@ def find_stalls(program: Program, spec: GraphSpec, dtype: str) -> Iterator[Diagn
             kept = find_least(blend)
         gap = 0.0 if kept is None or kept == 1 else 2.0 ** -DIGITS[held] / 1.5 / (2 * (1 - kept))
         if gap >= WIDEST_GAP and blend.rounding == "nearest":
-            narrow = held not in ("float32", "float64")
-            remedies = (
-                ["remove `dtype`", "write `rounding: stochastic`"] if narrow else ['`build(..., dtype="float64")`']
-            )
+            remedies = ["remove `dtype`", "write `rounding: stochastic`"] if blend.dtype else []
+            remedies += ['`build(..., dtype="float64")`'] if dtype != "float64" and not blend.dtype else []
+            more = "a lower decay, or fewer writes with `every` and `interval_correction: compound`"
             yield Diagnostic(
                 code="GS276",
                 message=f"the average '{op}' cannot move in {held}: it keeps {kept:.9g} of the old, and a weight that "
                 f"differs from it by less than {gap:.2g} of its size changes nothing",
                 span=spec.span("ops", op, key=True),
                 label=f"relative gap {gap:.2g}",
-                help=f"{', or '.join(remedies)}, or take more of the new: a lower decay, or fewer writes with `every`",
+                help=", or ".join([*remedies, f"take more of the new: {more}"]),
             )
 
 

@@ -53,6 +53,10 @@ _RATES = frozenset(("start", "until", "weight", "decay", "half_life", "tau", "in
 """Fields of ops that hold numbers that a step reads."""
 
 
+UNCOUNTED = (None, NOTHING, "constant", "half_life")
+"""Kinds of decays that are the same every time; a schedule has none."""
+
+
 def classify_change(path: Path, before: Found, after: Found) -> Kind:
     """Return what a change at a path of a rendered document means; an unknown path is structure."""
     match path:
@@ -85,6 +89,10 @@ def classify_change(path: Path, before: Found, after: Found) -> Kind:
             return _hyper_if(option not in _SLOTS)
         case ("ops", _, name, *_) if name in _REMARKS:
             return "run"
+        case ("ops", _, "decay" | "half_life" | "tau", *rest) if not rest and _counts(before) != _counts(after):
+            return "structure"  # nobody has counted how often the average took place
+        case ("ops", _, "decay", "kind"):
+            return _hyper_if((before in UNCOUNTED) == (after in UNCOUNTED))
         case ("ops", _, name, *_) if name in _RATES:
             return "hyper"
         case ("ops", _, "mode") if _trains(before) == _trains(after):
@@ -108,6 +116,11 @@ def _trains(modes: Found) -> bool:
 
 def _hyper_if(fits: bool) -> Kind:
     return "hyper" if fits else "structure"
+
+
+def _counts(decay: Found) -> bool:
+    """Return whether a decay follows the number of times that its average took place."""
+    return isinstance(decay, dict) and decay.get("kind") not in UNCOUNTED
 
 
 def _is_name(value: Found) -> bool:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from graphspec import SpecError
-from runtime.state import State
 from tests.conformance.scenario import BACKENDS
 from tests.features.averages import SPEC, follow, make, read
 from tests.features.steps import build_step
@@ -51,12 +50,13 @@ def test_what_one_backend_saved_another_continues(fields: str) -> None:
     assert np.allclose(follow(steps[0], 4), follow(steps[1], 4), rtol=1e-12, atol=0)
 
 
-def test_a_checkpoint_from_before_the_average_counted_begins_its_count(backend: str) -> None:
+def test_an_average_whose_count_nobody_knows_is_refused(backend: str) -> None:
     plain, counted = make(backend, "decay: 0.9"), make(backend, "decay: {kind: tf_warm, max: 0.9}")
     follow(plain, 3)
-    state = plain.state()
-    counted.restore(State(arrays=state.arrays, counters={**state.counters, "averages": {}}))
-    assert follow(counted, 1) == [4.0]  # a copy, as at its first time
+    before = read(counted)
+    with pytest.raises(SpecError, match=r"GS264.*lacks what the step has: averages\.average"):
+        counted.restore(plain.state())  # at its first time it would copy its source, and lose what it holds
+    assert read(counted) == before
 
 
 def test_an_average_of_another_shape_is_refused_and_nothing_changes(backend: str) -> None:

@@ -55,6 +55,41 @@ def make_text(fields: str) -> str:
     return SPEC.replace("FIELDS", fields).replace("NAMED", "" if "swap" in fields else NAMED)
 
 
+def test_python_refuses_what_would_count_in_training(backend: str) -> None:
+    called = make_text("buffers: copy").replace(
+        "outputs:", "  seen: {forward: average, inputs: x, stop: true}\noutputs:"
+    )
+    called = called.replace("inputs: [out, y], mode: train}", "inputs: [out, seen], mode: train}").replace(
+        "x, mode: eval}", "x, mode: eval}"
+    )
+    for text, said in (
+        (called, "'seen' calls it in training"),
+        (make_text("buffers: average"), "they would count later"),
+    ):
+        step = build_step(text, backend)
+        step(BATCHES[0])
+        before = weights(step)
+        with pytest.raises(StepError, match=f"GS292.*{said}"):
+            step.recompute_buffers("average", BATCHES)
+        assert all(np.array_equal(before[name], each) for name, each in weights(step).items())
+
+
+def test_the_steps_of_a_recomputation_leave_states_metrics_and_counts_as_they_were(backend: str) -> None:
+    text = make_text(SWAP).replace("ops:", "state: {seen: {shape: []}}\nops:\n  more: {expr: seen + 1.0}", 1)
+    text = text.replace("NAMED", "").replace("outputs:", "  keep: {assign: seen, value: more, mode: eval}\noutputs:")
+    step = build_step(text, backend)
+    for batch in BATCHES[:3]:
+        step(batch)
+    step(BATCHES[0], "eval")
+    before = step.state()
+    step.recompute_buffers("average", BATCHES)
+    after = step.state()
+    assert after.counters == before.counters
+    kept = {**before.arrays, **{name: each for name, each in after.arrays.items() if "num_batches" in name}}
+    changed = [name for name, each in after.arrays.items() if not np.array_equal(each, kept[name])]
+    assert sorted(changed) == sorted(f"models.average.{name}" for name in STATISTICS)
+
+
 def train(backend: str, fields: str):
     """Return a step after three updates."""
     step = build_step(make_text(fields), backend)

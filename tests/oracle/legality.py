@@ -270,7 +270,7 @@ class Runs:
         """Return what a verdict looks at behind the gradients as they were taken: what may be infinite by itself."""
         op, found = self.ops[name], set[str]()
         pending = [*(op.gradients or ())]
-        # the slopes of penalties are added to these, and the sums looked at; also where an earlier update has added them
+        # the slopes of penalties are added to these, and the sums looked at, also where an earlier update adds them
         penalized = {model for model in op.update if self.meaning.spec.models[model].regularizer}
         found |= {run for one in pending if {*self.paths.find_set(one)} & penalized for run in self._made(one)}
         while pending:

@@ -31,8 +31,9 @@ def decayed(w: np.ndarray, g: np.ndarray, o: Options) -> np.ndarray:
 
 
 def sgd(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
-    """Polyak 1964, PyTorch's form: v = m v + (1 - dampening) g, at first g; w -= lr v, Nesterov w -= lr (g + m v).
+    """Polyak 1964, PyTorch's form: v = m v + (1 - dampening) g, in the first update g; w -= lr v.
 
+    Nesterov's is w -= lr (g + m v). A parameter that is freed later does not begin anew: one count is for all.
     ``lr_inside`` is the form of Keras: v = m v - lr g; w += v, Nesterov w += m v - lr g.
     """
     g, m = decayed(w, g, o), o["momentum"]
@@ -41,7 +42,7 @@ def sgd(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
         return w + (m * v - o["lr"] * g if o["nesterov"] else v), {"v": v}
     if not m:
         return w - o["lr"] * g, {}
-    v = m * s["v"] + (1 - o["dampening"]) * g if "v" in s else g
+    v = m * s.get("v", 0 * g) + (1 if t == 1 else 1 - o["dampening"]) * g
     return w - o["lr"] * (g + m * v if o["nesterov"] else v), {"v": v}
 
 

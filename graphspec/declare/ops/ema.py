@@ -102,7 +102,7 @@ class EmaOp(OpBase):
             help = (
                 "several averages are an ema for each model; "
                 "the mean of `a` and `b` is `{copy: a, into: soup}`, and after it `{ema: b, into: soup, decay: 0.5}`; "
-                "a third one has decay 2/3"
+                "a third one has decay 2/3; all must be written in the same steps"
             )
             raise problem("GS053", message, help=help)
         return value

@@ -113,6 +113,7 @@ STRUCTURE = {
     "ops.odd.reduction=mean": "ops.odd.reduction: nothing -> mean",
     "ops.odd.args.kind=hard": "ops.odd.args.kind: soft -> hard",
     "ops.scores.after=teach": "ops.scores.after: [] -> teach",
+    "ops.average.decay={kind: tf_warm, max: 0.99}": "ops.average.decay: 0.99 -> {",
     "ops.teach.every=learn": "ops.teach.every: 2 -> learn",
     "ops.total={call: sub, inputs: [far, odd]}": "ops.total.call: add -> sub",
     "ops.extra={metric: accuracy, inputs: [scores, label]}": "ops.extra: nothing -> {metric: accuracy, inputs: ",
