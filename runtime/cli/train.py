@@ -249,6 +249,7 @@ def export(
         owner += ", its statistics computed anew" if is_read else ""
         apart = [target for target, each in others.items() if each.ema == name and model.source == name]
         owner += f" as trained; {', '.join(apart)} {'does' if len(apart) == 1 else 'do'} not stand in" if apart else ""
+        owner += " as it began: the average was not taken yet" if model.source in exported.untaken else ""
         say(f"  {model.file:{width}}  {counted(len(model.packed.tensors), 'tensor')}{owner}")
         for note in model.packed.notes:
             say(f"  {'':{width}}  {note}")

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from compiler import Plan
 from compiler.ir.program import ModeProgram, Program
 from compiler.passes.eval_averages import find_all_eval_averages
+from graphspec.declare.ops import EmaOp
 from runtime.checkpoints.disk import make_folder, replace_file, replace_folder
 from runtime.checkpoints.format import find_versions, open_object
 from runtime.engine.backend import Engine, PackedModel, PackedProgram
@@ -91,6 +92,8 @@ class Exported:
     """The files of weights by model; none without weights."""
     program: ExportedProgram | None
     """The program; None without one."""
+    untaken: frozenset[str] = frozenset()
+    """The models of averages that were not taken yet: their weights are those that they began with."""
 
     def __repr__(self) -> str:
         """Return the folder and the names in it, short for any export."""
@@ -118,6 +121,7 @@ class Exported:
                 **_mark(model.packed.content),
                 "of": model.source,
                 "tensors": tensors,
+                **({"taken": False} if model.source in self.untaken else {}),
             }
         listing["weights"] = weights
         if self.program is not None:
@@ -204,7 +208,9 @@ def export_step(plan: Plan, engine: Engine, folder: Path, wanted: Wanted) -> Exp
             packed = engine.pack_program(pure.program)
             name = f"{name_folder(plan.program.name, 1).name}{packed.suffix}"
             program = ExportedProgram(file=name, pure=pure, packed=packed)
-        exported = Exported(folder=folder, models=models, program=program)
+        ops = {name: op for name, op in plan.spec.ops.items() if isinstance(op, EmaOp)}
+        untaken = frozenset(op.target(name) for name, op in ops.items() if name not in averaged)
+        exported = Exported(folder=folder, models=models, program=program, untaken=untaken)
         listing = exported.describe(plan.program, {"step": engine.steps("train"), **wanted.origin})
         rest = re.compile(rf"\.{re.escape(place.name)}-[0-9a-f]{{8}}\.(new|old)")  # of an export that was killed
         for entry in place.parent.iterdir() if place.parent.is_dir() else ():

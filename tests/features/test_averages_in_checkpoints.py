@@ -67,5 +67,7 @@ def test_export_writes_the_average_that_stands_in_and_says_so(workdir, backend: 
 def test_export_writes_the_model_as_trained_where_no_average_stands_in(workdir, backend: str, fields, capsys) -> None:
     train(workdir, backend, fields)
     assert execute(["export", "run", "--format", "weights"]) == 0
-    assert "w.safetensors        1 tensor as trained; average does not stand in\n" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "w.safetensors        1 tensor as trained; average does not stand in\n" in said
+    assert ("average.safetensors  1 tensor as it began: the average was not taken yet\n" in said) == ("start" in fields)
     assert held("run/export/w.safetensors")["value"] == 6
