@@ -16,6 +16,8 @@ from runtime.engine.contents import Contents, Metric, Stepping, find_averages
 from runtime.engine.errors import Framework, diagnose
 from runtime.engine.load import Loaded, has_begun
 from runtime.engine.restore import align_counts, read_state, restore_state
+from runtime.problems import problem
+from runtime.processes import LOST
 from runtime.state import State
 from runtime.step import StepError
 from runtime.support.clocks import Clock, Gates
@@ -103,9 +105,17 @@ class ModuleEngine(Engine):
     def state(self, *, whole: bool = True) -> State:
         """Return everything that training changes, copied to the host; not ``whole``: what this process has of it.
 
-        Raises SpecError: GS267 where a user's module, metric or optimizer keeps what a checkpoint cannot.
+        Raises SpecError: GS259 where another process is gone, GS267 where a user's module, metric or optimizer keeps
+        what a checkpoint cannot.
         """
-        return read_state(self, whole=whole)
+        try:
+            return read_state(self, whole=whole)
+        except Exception as error:
+            if not self.framework.is_lost(error):
+                raise
+            notes = (f"{self.framework.title}: {self.framework.clean(error)}",)
+            message = "the other processes did not give their parts of the state: one has ended, or hangs"
+            raise problem(LOST, message, notes=notes, help="see what the other process has printed last") from error
 
     def restore(self, state: State) -> None:
         """Restore a state: in place, and nothing at all where something does not fit.
