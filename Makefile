@@ -23,8 +23,8 @@ examples: $(DEMO)/examples  ## train more examples and judge what they reach
 	$(DEMO)/bin/python examples/judge.py
 
 # The slice says most for its time: layers and tables, whole plans, diagnostics and emitted sources, hand-written loops of some rows.
-# Building a wheel says little for its own.
-QUICK := tests/architecture --ignore=tests/architecture/test_wheel.py tests/golden $(foreach row,accumulated_gradients deferred_updates skipped_steps missing_gradients micro_batches,tests/features/test_$(row).py)
+# Building a wheel says little for its own, and what looks at every import or kind of op takes long.
+QUICK := tests/architecture $(foreach slow,wheel imports kinds,--ignore=tests/architecture/test_$(slow).py) tests/golden $(foreach row,accumulated_gradients deferred_updates skipped_steps missing_gradients,tests/features/test_$(row).py)
 quick: $(DEV)/installed  ## check format, lint, types and layers, and run the tests that say most: a minute and a half
 	$(DEV)/bin/ruff format --check --quiet .
 	@$(DEV)/bin/pyright --pythonpath $(DEV)/bin/python & types=$$!; \
