@@ -63,5 +63,5 @@ def port(
                 "weights": made.agreement.weights,
             }
         )
-        told = {"todos": list(made.todos), "questions": list(made.questions), "agreement": agreement}
-        deliver(json.dumps({**told, "problem": made.problem}, indent=2), report)
+        content = {"todos": list(made.todos), "questions": list(made.questions), "agreement": agreement}
+        deliver(json.dumps({**content, "problem": made.problem}, indent=2), report)

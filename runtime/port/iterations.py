@@ -66,7 +66,7 @@ def find_iterations(tape: Tape) -> tuple[Iteration, ...]:
 
 
 def _find_end(tape: Tape, last: int, following: int) -> int:
-    """Return the position behind the writes that follow the last backward of an iteration."""
+    """Return the position after the writes that follow the last backward of an iteration."""
     end = last + 1
     for position in range(last + 1, following):
         event = tape.trace.events[position]

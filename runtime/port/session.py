@@ -173,15 +173,15 @@ def _compare_losses(
 ) -> list[float]:
     """Return the relative differences of the losses in an iteration."""
     numbers = {event.number for event in iteration.backwards}
-    told = {each.place: each for each in loop.tape.entries if isinstance(each, Derived) and each.backward in numbers}
+    derived = {each.place: each for each in loop.tape.entries if isinstance(each, Derived) and each.backward in numbers}
     scales = {event.place: event.scale or 1.0 for event in iteration.backwards}
     found: list[float] = []
     for name, places in ported.losses.items():
         key = f"{name}.loss"
-        seen = [place for place in places if place in told]
+        seen = [place for place in places if place in derived]
         if key not in results or len(seen) != len(places):
             continue
-        meant = sum(loss / scales[place] for place in seen for loss in told[place].losses)
+        meant = sum(loss / scales[place] for place in seen for loss in derived[place].losses)
         value = float(step.numpy(results[key]).item())
         ratio = _find_window(loop, name, ported)
         if not math.isnan(meant):

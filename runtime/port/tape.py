@@ -1,4 +1,4 @@
-"""The tape of a training loop: which values its lines made of which, beside the trace of what they wrote.
+"""The tape of a training loop: which values its lines made of which, next to the trace of what they wrote.
 
 A tape is frozen and knows no framework; a recorder fills it in. Its values are numbers into :attr:`Tape.values`, its
 positions are those of the trace's events.
