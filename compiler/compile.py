@@ -49,7 +49,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import require_kind, sort_diagnostics
 
 
-@paused_collection()
+@paused_collection
 def compile_step(
     spec: GraphSpec,
     backend: str = "torch",

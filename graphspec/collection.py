@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
+from threading import Lock
 
 
-@contextmanager
-def paused_collection() -> Generator[None]:
-    """Pause Python's collector of cycles; what is not in a cycle is freed as always."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+class _PausedCollection(ContextDecorator):
+    """The pause of a collector that belongs to the process: it goes on when the last thread is done."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._depth = 0
+        self._was_enabled = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._depth == 0:
+                self._was_enabled = gc.isenabled()
+                gc.disable()
+            self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0 and self._was_enabled:
+                gc.enable()
+
+
+paused_collection = _PausedCollection()
+"""Pauses Python's collector of cycles, as a context or a decorator; what is not in a cycle is freed as always."""

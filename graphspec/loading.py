@@ -29,7 +29,7 @@ from graphspec.read.source import Document, read_document
 STANDARD = Limits()
 
 
-@paused_collection()
+@paused_collection
 def load(
     source: Path | str,
     overrides: Sequence[str] = (),
@@ -61,7 +61,7 @@ def load(
     return read_spec(override(document, overrides, limits=limits), limits)
 
 
-@paused_collection()
+@paused_collection
 def read_spec(document: Document, limits: Limits = STANDARD) -> GraphSpec:
     """Return the checked spec that a document declares; raise SpecError with every problem of it."""
     document, displaced = mend_indentation(document)

@@ -14,17 +14,16 @@ import typer
 from runtime.cli.inspect import deliver
 from runtime.terminal import PROBLEM, complain
 
+Script = Annotated[
+    Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A Python program that trains with PyTorch.")
+]
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the program.")]
 _OURS = str(Path(__file__).parents[1])
 
 
 def audit(
-    script: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A Python program that trains with PyTorch."),
-    ],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the program.")
-    ] = None,
+    script: Script,
+    arguments: Arguments = None,
     steps: Annotated[int, typer.Option(min=1, help="Stop after so many steps of every optimizer.")] = 3,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 for warnings too.")] = False,
     report: Annotated[

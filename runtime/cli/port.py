@@ -8,19 +8,14 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.audit import show_error_of
+from runtime.cli.audit import Arguments, Script, show_error_of
 from runtime.cli.inspect import deliver
 from runtime.terminal import PROBLEM, complain, counted
 
 
 def port(
-    script: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A Python program that trains with PyTorch."),
-    ],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the program.")
-    ] = None,
+    script: Script,
+    arguments: Arguments = None,
     steps: Annotated[int, typer.Option(min=2, help="Record so many steps of every optimizer.")] = 3,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the spec to a file, not the terminal.")

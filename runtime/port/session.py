@@ -6,7 +6,7 @@ import copy
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +78,7 @@ def port_tape(tape: Tape, name: str, file: str) -> Port:
     iteration = max(loop.iterations, key=lambda each: (len(each.backwards), each.number))
     written = Writer(loop=loop, iteration=iteration, name=name).write()
     if not written.has_rows:
-        loop.draws_data = True
+        loop = replace(loop, draws_data=True)
     questions = tuple(f"{each.place}: {each.message}" for each in find_all(tape.trace) if level_of(each) == "question")
     agreement, problem, todo = None, "", ""
     try:

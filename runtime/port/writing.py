@@ -250,9 +250,7 @@ class Writer:
         else:
             fields["class"] = model.kind
             todo = "write its arguments under `args`, or a function that returns it"
-        self._models[name] = Line(
-            text=flow_style(fields), todo=self.values.note(todo, NOWHERE) if todo and model.shape else todo
-        )
+        self._models[name] = Line(text=flow_style(fields), todo=self.values.note(todo, NOWHERE))
 
     def _lay_out(self, updates: Iterable[str]) -> str:
         lines = [*(f"# {each}" for each in self.header), "graphspec: 1", f"name: {self.name}"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from graphspec.collection import paused_collection
 from graphspec.diagnostics import SpecError
 from graphspec.limits import Limits
 from graphspec.read.source import read_document
@@ -145,3 +147,20 @@ def test_the_garbage_collector_is_as_it_was_after_a_document_and_after_an_error(
     with pytest.raises(SpecError, match="GS004"):
         read_document("a: [")
     assert gc.isenabled()
+
+
+def test_the_garbage_collector_goes_on_after_documents_that_are_read_in_threads():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads change between any two instructions
+    work = paused_collection(lambda: list(range(20)))
+    try:
+        for _ in range(20):
+            threads = [threading.Thread(target=lambda: [work() for _ in range(500)]) for _ in range(6)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert gc.isenabled()
+    finally:
+        sys.setswitchinterval(interval)
+        gc.enable()
