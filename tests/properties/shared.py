@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.properties.causality import is_circular
-from tests.properties.optimizers import random_optimizer
+from tests.properties.optimizers import UNDECAYED, random_optimizer
 
 if TYPE_CHECKING:
     from tests.properties.specs import Draft
@@ -45,6 +45,9 @@ def _add_update(draft: Draft, first: str, models: list[str], value: str) -> bool
     waits = found[giver].get("loss") or found[giver]["gradients"]
     after = [*found[owner].get("after", []), *(waits if isinstance(waits, list) else [waits])]
     if is_circular({**found, owner: {**found[owner], "after": after}}):
+        return False
+    groups = draft.models[shared[0]].get("groups", ())
+    if any("weight_decay" in group for group in groups) and ops["step_head"]["optimizer"]["name"] in UNDECAYED:
         return False
     draft.models["head"] = {
         "parameter": {"shape": [draft.size], "init": 0.5},
