@@ -35,15 +35,16 @@ STEPS = 24
 """Steps of training that are looked at: two periods of all clocks of a random spec."""
 
 
-def find_circle(spec: GraphSpec, steps: int = STEPS) -> tuple[str, ...]:
+def find_circle(spec: GraphSpec, steps: int = STEPS, epoch: int = Pace.epoch) -> tuple[str, ...]:
     """Return a circle in what must precede what, in the first step that has one; nothing where every step is legal.
 
     ``steps``: how many of training are looked at, several times with other data sets and other updates held back.
+    ``epoch``: how many make an epoch.
     """
     seen: set[tuple[object, ...]] = set()
     for mode in ("train", "eval"):
         for chance in range(4 if find_datasets(spec) or any(Runs.has_verdicts(spec)) else 1):
-            walk = _walk(spec, mode, steps, Random(chance) if chance else None)
+            walk = _walk(spec, mode, steps, Random(chance) if chance else None, Pace(epoch=epoch))
             for meaning, firing, gathering, used, resting in walk:
                 key = mode, meaning.dataset, firing, gathering, used, resting
                 if key not in seen:
@@ -67,9 +68,9 @@ def find_cycle(pairs: Pairs) -> tuple[str, ...]:
     return ()
 
 
-def _walk(spec: GraphSpec, mode: str, steps: int, random: Random | None) -> Iterator[Fired]:
+def _walk(spec: GraphSpec, mode: str, steps: int, random: Random | None, pace: Pace) -> Iterator[Fired]:
     """Yield what runs in the steps of a mode; by chance some updates are held, and data sets come in any order."""
-    spec, clocks = with_backs(spec), Clocks(Pace())
+    spec, clocks = with_backs(spec), Clocks(pace)
     names = find_datasets(spec) or ("",)
     averages = {name: op for name, op in spec.ops.items() if isinstance(op, EmaOp) and op.use.eval == "swap"}
     meanings = {name: Meaning(spec, mode, name) for name in names}
