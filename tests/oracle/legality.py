@@ -35,7 +35,7 @@ STEPS = 24
 """Steps of training that are looked at: two periods of all clocks of a random spec."""
 
 
-def find_circle(spec: GraphSpec, steps: int = STEPS, epoch: int = Pace.epoch) -> tuple[str, ...]:
+def find_circle(spec: GraphSpec, steps: int = STEPS, epoch: int = Pace().epoch) -> tuple[str, ...]:
     """Return a circle in what must precede what, in the first step that has one; nothing where every step is legal.
 
     ``steps``: how many of training are looked at, several times with other data sets and other updates held back.

@@ -110,11 +110,11 @@ class Verdicts:
         op = self.step.meaning.ops[name]
         match op:
             case UpdateOp() if op.window > 1:
-                is_lost = not self._is_filled(name) or self._is_spoiled(name) or not self.is_sound(name)
-                return self.is_guarded(name) and is_lost
+                is_judged = self.is_guarded(name)
+                return is_judged and (not self._is_filled(name) or self._is_spoiled(name) or not self.is_sound(name))
             case UpdateOp():
-                is_stopped = self._is_spoiled(name) or not self.is_sound(name)
-                return not self.commits(name) or (bool(self.groups.judges(name)) and is_stopped)
+                is_judged = bool(self.groups.judges(name))
+                return not self.commits(name) or (is_judged and (self._is_spoiled(name) or not self.is_sound(name)))
             case EmaOp() | CopyOp():
                 return self._follows_held(name, op.ema if isinstance(op, EmaOp) else op.copy_)
             case _:
