@@ -94,8 +94,7 @@ def format_text(report: Report) -> str:
     """Return a report as text: one paragraph for each finding, and a summary."""
     lines: list[str] = []
     for each in report.findings:
-        times = f" ({each.times} times)" if each.times > 1 else ""
-        lines.append(f"{level_of(each)}[{each.code}] {each.place}: {each.message}{times}")
+        lines.append(f"{level_of(each)}[{each.code}] {each.place}: {each.message}{_format_numbers(each)}")
         text = read_line(each.place)
         lines.extend([f"    {each.place.line} | {text}"] if text else [])
         lines.extend(f"    {other.what} {other.place}" for other in each.others)
@@ -105,6 +104,14 @@ def format_text(report: Report) -> str:
     lines.extend(f"not seen: {each}" for each in report.trace.unseen)
     lines.append(summarize(report))
     return "\n".join(lines)
+
+
+def _format_numbers(finding: Finding) -> str:
+    """Return how often something was found, and what part of the time it takes."""
+    times = f"{finding.times} times" if finding.times > 1 else ""
+    share = "" if finding.share is None else f"{finding.share:.0%} of the time"
+    shown = ", ".join(filter(None, (times, share)))
+    return f" ({shown})" if shown else ""
 
 
 def summarize(report: Report) -> str:
@@ -144,6 +151,7 @@ def _finding_to_json(finding: Finding) -> Object:
         "message": finding.message,
         "others": others,
         "times": finding.times,
+        "share": None if finding.share is None else round(finding.share, 4),
         "fingerprint": fingerprint(finding),
     }
 

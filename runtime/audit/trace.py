@@ -134,6 +134,13 @@ class Gain:
     new: float = 0.0
 
 
+class Spent(NamedTuple):
+    """The time of the kernels in a backward that serve the gradients of some tensors, and of no others."""
+
+    tensors: frozenset[int]
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freed:
     """The part of a graph that an earlier backward freed."""
@@ -170,6 +177,8 @@ class Backward:
     scale: float | None = None
     """The loss was multiplied by this factor of a loss scaler."""
     gains: tuple[Gain, ...] = ()
+    spent: tuple[Spent, ...] = ()
+    """Its time on the CPU."""
     reads: tuple[Read, ...] = ()
     overwritten: tuple[Overwritten, ...] = ()
     through: frozenset[int] = frozenset()
@@ -380,6 +389,8 @@ class Trace:
     """What could not be looked into, in sentences."""
     error: str = ""
     """The error that ended it."""
+    seconds: float = 0.0
+    """The time of all kernels on the CPU, from the first call of a model."""
 
     def of(self, kind: type[Kind]) -> Iterator[Kind]:
         """Yield the events of a kind, in order."""

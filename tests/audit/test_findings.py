@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -46,6 +47,27 @@ def test_a_bug_is_found_at_one_of_its_lines_unless_it_is_known_to_be_missed(path
 def test_a_sound_script_has_no_error_and_no_warning(path: Path, auditor: Auditor):
     audited = auditor.audit(path)
     assert (audited.serious, audited.error) == ([], "")
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("path", [*scripts("sound_"), *scripts("h")], ids=lambda path: path.stem)
+def test_a_loop_in_a_function_has_the_findings_of_the_same_loop_in_a_module(
+    path: Path, auditor: Auditor, tmp_path: Path
+):
+    inside = tmp_path / path.name
+    inside.write_text(put_in_function(path.read_text(encoding="utf-8")), encoding="utf-8")
+    plain, wrapped = auditor.audit(path), auditor.audit(inside)
+    found = {(each.code, each.level, frozenset(line - 1 for line in each.lines)) for each in wrapped.findings}
+    assert found == {(each.code, each.level, each.lines) for each in plain.findings}
+    assert wrapped.error == plain.error
+
+
+def put_in_function(source: str) -> str:
+    """Return a program that runs in a function; every line is one further down."""
+    texts = (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Constant | ast.JoinedStr))
+    kept = {line for each in texts for line in range(each.lineno + 1, each.end_lineno + 1)}
+    lines = (line if number in kept else f"    {line}" for number, line in enumerate(source.splitlines(), 1))
+    return "\n".join(["def program():", *lines, "", "program()", ""])
 
 
 def test_an_audit_without_a_report_is_an_error(auditor: Auditor, tmp_path: Path):

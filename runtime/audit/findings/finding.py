@@ -35,6 +35,8 @@ class Finding:
     """Other lines that it is about, with what happens there."""
     times: int = 1
     """How often it was found at these lines."""
+    share: float | None = None
+    """Of waste, the part of the time that the program spends on it."""
     level: Level | None = None
     """Another level than its code has."""
 

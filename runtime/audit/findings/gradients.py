@@ -270,26 +270,44 @@ def find_lost(evidence: Evidence) -> Iterator[Finding]:
         for share in shares
         if share.backward and not each.is_live
     }
-    models: dict[tuple[Place, str], list[Share]] = defaultdict(list)
-    places: dict[Place, list[Share]] = defaultdict(list)
+    places: dict[Place, dict[str, list[Share]]] = defaultdict(lambda: defaultdict(list))
     for share in evidence.ledger.shares:
         if share.backward is not None and share.backward.number not in zeroed:
-            models[share.backward.place, evidence.trace.model(share.tensor)].append(share)
-            places[share.backward.place].append(share)
-    for (place, model), shares in models.items():
-        if not all(_is_lost(evidence, share) for share in shares):
+            places[share.backward.place][evidence.trace.model(share.tensor)].append(share)
+    for place, models in places.items():
+        lost = {name: each for name, each in models.items() if all(_is_lost(evidence, share) for share in each)}
+        if not lost:
             continue
-        is_whole = all(_is_lost(evidence, share) for share in places[place])
+        names, shares = ", ".join(lost), [share for each in lost.values() for share in each]
         ended = next((share.end for share in shares if share.end is not None), None)
         fate = "zeroed before any optimizer has applied them" if ended is not None else "in no optimizer"
-        advice = "" if is_whole else f": freeze {model} there, detach its output, or give backward(inputs=...)"
+        is_whole = len(lost) == len(models)
+        output = "its output" if len(lost) == 1 else "their outputs"
+        advice = "" if is_whole else f": freeze {names} there, detach {output}, or give backward(inputs=...)"
         yield Finding(
             code="lost-grad",
             place=place,
-            message=f"this backward computes gradients of {model} that are {fate}{advice}",
+            message=f"this backward computes gradients of {names} that are {fate}{advice}",
             others=(Other("zeroed at", ended.place),) if ended is not None else (),
+            times=len({share.backward.number for share in shares if share.backward is not None}),
+            share=_find_time_share(evidence, shares),
             level="warning" if is_whole and ended is not None else None,
         )
+
+
+def _find_time_share(evidence: Evidence, shares: Iterable[Share]) -> float | None:
+    """Return the part of the program's time in which its backwards serve some gradients alone; None if not measured."""
+    tensors: dict[int, set[int]] = defaultdict(set)
+    for share in shares:
+        if share.backward is not None:
+            tensors[share.backward.number].add(share.tensor)
+    spent = sum(
+        each.seconds
+        for number, own in tensors.items()
+        for each in evidence.backwards[number].spent
+        if each.tensors and each.tensors <= own
+    )
+    return spent / evidence.trace.seconds if evidence.trace.seconds else None
 
 
 def _is_lost(evidence: Evidence, share: Share) -> bool:

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from runtime.audit.trace import NOWHERE, Backward, Cut, Freed, Gain, Place, Replicated
+from runtime.audit.trace import NOWHERE, Backward, Cut, Freed, Gain, Place, Replicated, Spent
 from runtime.backends.torch.audit.calls import PLACE, ROOT, node_of
 from runtime.backends.torch.audit.log import CutMark, Log, Root, Running
 from runtime.backends.torch.audit.models import CUTS, Models
+from runtime.backends.torch.audit.spent import Kernel, find_spent
 from runtime.backends.torch.audit.tags import Tag
-from runtime.backends.torch.audit.tensors import Cell, find_tensors
+from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of
 
 RUNS = "stepgraph-backwards"
 
@@ -67,9 +68,11 @@ class Engine:
         finally:
             log.running.pop()
             with log.quiet():
+                gains = () if error else self._find_gains(before)
                 event = replace(
                     event,
-                    gains=() if error else self._find_gains(before),
+                    gains=gains,
+                    spent=self._find_spent(running.kernels, before, gains),
                     reads=tuple(dict.fromkeys(running.reads)),
                     overwritten=tuple(dict.fromkeys(running.overwritten)),
                     error=error,
@@ -145,6 +148,18 @@ class Engine:
                 gain = replace(gain, product=product, old=old, new=new)
             gains.append(gain)
         return tuple(gains)
+
+    def _find_spent(
+        self, kernels: Sequence[Kernel], leaves: Sequence[_Before], gains: Sequence[Gain]
+    ) -> tuple[Spent, ...]:
+        """Return the time of a backward by the gradients that it serves."""
+        gained = {each.tensor for each in gains}
+        ends = {
+            key: cell.number
+            for cell, leaf, *_ in leaves
+            if cell.number in gained and leaf.grad is not None and (key := key_of(leaf.grad)) is not None
+        }
+        return find_spent(kernels, ends) if ends else ()
 
     def _mark(self, event: Backward, roots: Sequence[Any], nodes: Sequence[Any], result: Any) -> None:
         """Leave the number of a backward in the nodes that it ran, and a tag on gradients that have no graph."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 import zlib
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from runtime.audit.trace import Draw, GradientChange, Place, StaleCast, Write
 from runtime.backends.torch.audit.log import Log, Overwrite
 from runtime.backends.torch.audit.places import find_function
+from runtime.backends.torch.audit.spent import Kernel
 from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of, span_of
 
 _ZEROING = ("zero_", "_foreach_zero_", "fill_", "zero")
@@ -28,6 +30,8 @@ class _Facts(NamedTuple):
     is_norm: bool
     draws: bool
     casts: bool
+    is_view: bool
+    """It returns memory that it was given, and writes none."""
 
 
 class Kernels(TorchDispatchMode):
@@ -56,7 +60,10 @@ class Kernels(TorchDispatchMode):
             self._note_reads(args)
         if facts.draws and self._log.layers:
             self._note_draw(facts.name)
+        begun = time.perf_counter()
         result = func(*args, **kwargs)
+        if (self._log.calls or self._log.seconds) and not facts.is_view:
+            self._note_time(time.perf_counter() - begun, (args, kwargs), result)
         if self._log.stepping and facts.name == "empty_like":
             self._log.unfilled.add(key_of(result))
         if facts.written or facts.is_norm:
@@ -78,7 +85,8 @@ class Kernels(TorchDispatchMode):
             if each.alias_info is not None and each.alias_info.is_write
         )
         draws = torch.Tag.nondeterministic_seeded in func.tags
-        self._facts[func] = facts = _Facts(name, written, name in _NORMS, draws, name == "_to_copy")
+        is_view = not written and any(each.alias_info is not None for each in schema.returns)
+        self._facts[func] = facts = _Facts(name, written, name in _NORMS, draws, name == "_to_copy", is_view)
         return facts
 
     def _note_reads(self, args: Sequence[Any]) -> None:
@@ -93,6 +101,19 @@ class Kernels(TorchDispatchMode):
                 if copy() is tensor and cell.version != version:
                     written = cell.writes[-1][0]
                     log.add(StaleCast(place=log.place(), tensor=cell.number, cast=place, written=written))
+
+    def _note_time(self, seconds: float, given: Sequence[Any], result: Any) -> None:
+        log, returned = self._log, list(find_tensors((result,)))
+        if not all(each.is_cpu for each in returned):
+            return  # it may run still
+        log.seconds += seconds
+        if log.running:
+            arguments, options = given
+            keys = (
+                frozenset(key for each in values if (key := key_of(each)) is not None)
+                for values in (find_tensors((*arguments, *options.values())), returned)
+            )
+            log.running[-1].kernels.append(Kernel(seconds, *keys))
 
     def _note_draw(self, operation: str) -> None:
         log = self._log

@@ -14,6 +14,7 @@ from torch import nn
 from runtime.audit.trace import Cut, Event, Overwritten, Place, Read, Source
 from runtime.backends.torch.audit.names import Names
 from runtime.backends.torch.audit.places import find_place
+from runtime.backends.torch.audit.spent import Kernel
 from runtime.backends.torch.audit.tags import Tags
 from runtime.backends.torch.audit.tensors import Cell, Cells, key_of
 
@@ -49,6 +50,7 @@ class Running:
 
     number: int
     place: Place
+    kernels: list[Kernel] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     overwritten: list[Overwritten] = field(default_factory=list)
 
@@ -141,6 +143,8 @@ class Log:
         self.unseen: dict[str, None] = {}
         self._values: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self.backwards = 0
+        self.seconds = 0.0
+        """The time of all kernels on the CPU, from the first call of a model."""
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

@@ -12,18 +12,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from runtime.backends.torch.audit.places import frames
+from runtime.backends.torch.audit.places import frames, variables_of
 from runtime.backends.torch.audit.tensors import Cell, Cells
 
 
 def find_name(wanted: object) -> str:
     """Return the variable, attribute or item that the user's frames know an object by, empty where none does."""
     for frame in frames():
-        for scope in (frame.f_locals, frame.f_globals):
+        variables = variables_of(frame)
+        for scope in (variables, frame.f_globals):
             for name, value in list(scope.items()):
                 if value is wanted and not name.startswith("_"):
                     return name
-        for name, value in list(frame.f_locals.items()):
+        for name, value in variables.items():
             inner = next((part for part, each in _parts(value) if each is wanted), None)
             if inner is not None:
                 return inner.lstrip(".") if name in ("self", "cls") else f"{name}{inner}"
@@ -120,7 +121,7 @@ class Names:
 def _find_in_frames() -> Iterator[nn.Module]:
     """Yield the modules that the user's variables hold, or that are in what they hold."""
     for frame in frames():
-        for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
+        for value in [*variables_of(frame).values(), *frame.f_globals.values()]:
             if isinstance(value, nn.Module):
                 yield value
             elif not isinstance(value, torch.Tensor):

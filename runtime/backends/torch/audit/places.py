@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import sysconfig
@@ -22,6 +23,8 @@ _FOREIGN = (
 )
 _WRAPPERS = ("inner", "wrapper", "decorate_context", "_no_grad_wrapper", "_fn")
 """Functions that stand around others and say nothing about them."""
+_HELD_BY_FRAME = 3
+"""References to the dictionary of a frame that no one else has: the frame's, a variable's, an argument's."""
 _LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 
 
@@ -42,6 +45,20 @@ def frames() -> Iterator[FrameType]:
         if not is_foreign(frame.f_code):
             yield frame
         frame = frame.f_back
+
+
+def variables_of(frame: FrameType) -> dict[str, object]:
+    """Return the local variables of a frame.
+
+    Up to Python 3.12 a function's frame keeps the dictionary that it hands out, and with it what the variables held
+    then: the loss of an earlier step, and its graph. It is emptied, unless the program holds it by `locals()`.
+    """
+    found = frame.f_locals
+    variables = dict(found)
+    is_copy = bool(frame.f_code.co_flags & inspect.CO_OPTIMIZED) and isinstance(found, dict)
+    if is_copy and sys.getrefcount(found) == _HELD_BY_FRAME:
+        found.clear()
+    return variables
 
 
 def find_place() -> Place:
@@ -67,8 +84,8 @@ def find_argument(function: str, name: str) -> object:
     """Return an argument of the library's function of this name that is running; None where there is none."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and is_foreign(frame.f_code):
-        if frame.f_code.co_name == function and name in frame.f_locals:
-            return frame.f_locals[name]
+        if frame.f_code.co_name == function and name in (found := variables_of(frame)):
+            return found[name]
         frame = frame.f_back
     return None
 

@@ -170,6 +170,7 @@ class Recorder:
             optimizers=tuple(optimizers),
             unseen=tuple(log.unseen),
             error=error,
+            seconds=log.seconds,
         )
         self._log = Log()
         return trace

@@ -14,7 +14,7 @@ from torch import nn
 from compiler.ir.value import Json
 from runtime.audit.trace import Trace
 from runtime.backends.torch.audit.log import Log
-from runtime.backends.torch.audit.places import find_argument, frames
+from runtime.backends.torch.audit.places import find_argument, frames, variables_of
 from runtime.backends.torch.audit.tensors import find_tensors
 from runtime.port.tape import Array, Called, Clipped, Derived, Entry, Model, Ran, Ref, Stepped, Tape, Value
 
@@ -272,7 +272,7 @@ def _find_roots() -> Iterable[nn.Module]:
 def _find_variable(tensor: torch.Tensor) -> str:
     """Return the variable of the user's innermost frame that holds a tensor."""
     for frame in frames():
-        for scope in (frame.f_locals, frame.f_globals):
+        for scope in (variables_of(frame), frame.f_globals):
             for name, value in list(scope.items()):
                 if value is tensor and not name.startswith("_"):
                     return name
