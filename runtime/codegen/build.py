@@ -191,6 +191,9 @@ def _total(terms: Sequence[ast.expr]) -> ast.expr:
     return total
 
 
+_PLAIN = {field.name: field.default for field in fields(Gate)}
+
+
 def _gate(gate: Gate) -> ast.expr:
     """Return one gate, fields at their defaults left out."""
     values: dict[str, Plain] = {"clock": gate.clock, "every": gate.every, "start": gate.start, "until": gate.until}
@@ -198,8 +201,7 @@ def _gate(gate: Gate) -> ast.expr:
     values |= {"first": gate.first, "last": gate.last, "counted": gate.counted}
     values |= {"counts_with": gate.counts_with}
     values |= {"draw": gate.draw, "low": gate.low, "high": gate.high}
-    plain = {field.name: field.default for field in fields(Gate)}
-    given = {key: syntax.literal(value) for key, value in values.items() if value != plain[key]}
+    given = {key: syntax.literal(value) for key, value in values.items() if value != _PLAIN[key]}
     return syntax.call("Gate", syntax.constant(gate.op), **given)
 
 

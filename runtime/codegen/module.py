@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from compiler.ir.program import Function, InputDecl, ModelDecl, Program
 from compiler.passes.datasets import format_datasets, is_particular
+from graphspec.collection import paused_collection
 from runtime.codegen import syntax
 from runtime.codegen.averages import register_lines as average_register
 from runtime.codegen.build import emit_build, emit_models, weights_register
@@ -109,6 +110,7 @@ class Emitted(Struct, frozen=True, kw_only=True):
         return self.own + self.support_text
 
 
+@paused_collection
 def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = (), extras: Extras = PLAIN) -> Emitted:
     """Return the source of a program; models in ``provided`` are given to ``build``, their classes are not imported."""
     given = frozenset(provided)
@@ -173,7 +175,7 @@ def _find_names(code: Code) -> Iterator[str]:
     """Yield the names that a piece of code uses."""
     match code:
         case Line():
-            yield from (node.id for node in ast.walk(code.statement) if isinstance(node, ast.Name))
+            yield from (node.id for node in syntax.walk(code.statement) if isinstance(node, ast.Name))
         case Block():
             yield from _find_names(code.header)
             for entry in code.body:

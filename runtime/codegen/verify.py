@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import ast
 import copy
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
+from runtime.codegen.syntax import fields_of
 from runtime.codegen.text import BLOCKS, Block, Code, Line, Source
-
-_UNSAID = frozenset({"ctx", "kind", "type_comment", "type_params"})
-"""Fields that follow from the rest of a tree, or that emitted code never has."""
 
 
 class EscapedError(RuntimeError):
@@ -65,7 +62,10 @@ def _find_difference(found: object, made: object) -> str | None:
             if right is not ... or not isinstance(left, str):
                 return _format_difference(left, right)
         elif isinstance(left, ast.AST):
-            pairs += [(_read(left, name), _read(right, name)) for name in _find_fields(type(left))]
+            for name in fields_of(type(left)):
+                these, those = getattr(left, name, None), getattr(right, name, None)
+                if type(these) is not type(those) or these != those:  # a node is equal to itself alone
+                    pairs.append(([] if these is None else these, [] if those is None else those))
         elif isinstance(left, list):
             these, those = cast("list[object]", left), cast("list[object]", right)
             if len(these) != len(those):
@@ -74,18 +74,6 @@ def _find_difference(found: object, made: object) -> str | None:
         elif left != right:
             return _format_difference(left, right)
     return None
-
-
-@functools.cache
-def _find_fields(kind: type[ast.AST]) -> tuple[str, ...]:
-    """Return the fields of a kind of node that are compared."""
-    return tuple(name for name in kind._fields if name not in _UNSAID)
-
-
-def _read(node: object, name: str) -> object:
-    """Return a field of a node; one that was left out is an empty list."""
-    field = getattr(node, name, None)
-    return [] if field is None else field
 
 
 def _format_difference(found: object, made: object) -> str:

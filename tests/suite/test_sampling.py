@@ -19,19 +19,38 @@ def test_slow(): pass
 
 @pytest.mark.parametrize("case", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_one_slow_case(case): pass
+
+@pytest.mark.parametrize("case", range(3))
+@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+def test_both(backend, case): pass
+
+@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+def test_both_once(backend): pass
 """
+TORCH, TENSORFLOW = ([f"test_both[{backend}-{case}]" for case in range(3)] for backend in ("torch", "tensorflow"))
+ONCE = ["test_both_once[torch]", "test_both_once[tensorflow]"]
 WHOLE = [f"test_whole[{case}]" for case in range(5)]
 
 
 @pytest.mark.parametrize(
     ("options", "taken"),
     [
-        ((), [*WHOLE, *(f"test_wide[{case}]" for case in (0, 3, 6)), "test_one_slow_case[0]"]),
+        (
+            (),
+            [
+                *WHOLE,
+                *(f"test_wide[{case}]" for case in (0, 3, 6)),
+                "test_one_slow_case[0]",
+                *TORCH,
+                *TENSORFLOW[::2],
+                *ONCE,
+            ],
+        ),
         (("-k", "wide"), [f"test_wide[{case}]" for case in (0, 3, 6)]),
         (("test_cases.py::test_wide[4]", "test_cases.py::test_slow"), ["test_wide[4]", "test_slow"]),
         (
             ("--every-case", "-m", "sample or long"),
-            [*(f"test_wide[{case}]" for case in range(7)), "test_slow", "test_one_slow_case[1]"],
+            [*(f"test_wide[{case}]" for case in range(7)), "test_slow", "test_one_slow_case[1]", *TENSORFLOW, ONCE[1]],
         ),
     ],
     ids=["every run", "by word", "by name", "the long set"],
