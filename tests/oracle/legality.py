@@ -250,6 +250,8 @@ class Runs:
             found |= {(one, f"{name}.sound") for one in self._before_sound(name)}
             slopes = self._before_slopes(name)  # of the weights with which the step begins
             found |= {(one, f"{name}.slopes") for one in slopes}
+            if slopes and name in self.gathering and name in self.applied:
+                found.add((f"{name}.gather", f"{name}.slopes"))  # slopes are added to the window when it is taken
             writers = [self.versions.writers(f"{model}.params") for model in self.ops[name].update if slopes]
             found |= {(f"{name}.slopes", writer) for each in writers for writer in each[:1]}
         return found
