@@ -106,3 +106,33 @@ def test_a_step_that_only_gathers_is_told_apart_behind_another_update(backend: s
     assert np.allclose(walk(step, [1, 2, BAD, 4]), (-1.5 - (0 if settings else 4), 1.0))
     assert weights(step)["other.value"] == -7
     assert_goes_on(lambda: build_paced(BESIDE, backend, changed, epoch=8), walk, [1, 2, 6, 4], cuts=(1, 2, 3))
+
+
+LED = (
+    SPEC.replace("{x: {shape: [batch]}}", "{x: {shape: [batch]}, z: {shape: [batch]}}")
+    .replace("models:", "models:\n  leader: {parameter: {shape: [], init: 0.0}, optimizer: {name: sgd, lr: 1.0}}")
+    .replace("accumulate: {steps: 3}", "accumulate: {steps: 2}, every: first")
+    + """  led: {forward: leader}
+  pulled: {call: mul, inputs: [z, led]}
+  pull: {call: mean, inputs: pulled}
+  first: {update: leader, loss: pull, on_overflow: own}
+  second: {update: leader, loss: pull, after: first, on_overflow: own}
+"""
+)
+"""The window goes by an update that is held where `z` is not finite: `second` asks for that before the window."""
+
+
+def test_a_window_with_gaps_is_restored_where_the_update_it_goes_by_is_held(
+    backend: str,
+) -> None:
+    step = build_paced(LED, backend, (), epoch=100)
+    for x, z in ((2, BAD), (1, 1), (5, BAD), (4, 1)):
+        step({"x": np.array([float(x)]), "z": np.array([float(z)])})
+    found = weights(step)
+    assert found["leader.value"] == -4
+    assert np.allclose((found["net.value"], found["head.value"]), (-(1 + 4) / 2, 1 - (1 + 4) / 2 - 0.5))
+    for x, z in ((6, 1), (8, BAD), (10, 1)):  # the head has a gradient in the step that is held alone
+        step({"x": np.array([float(x)]), "z": np.array([float(z)])})
+    found = weights(step)
+    assert found["leader.value"] == -8
+    assert np.allclose((found["net.value"], found["head.value"]), (-2.5 - (6 + 10) / 2, -2))

@@ -162,7 +162,7 @@ def _move(
     values = {value for name, op in ops.items() for value in (name, *_find_outputs(op))} | given
     inputs = sorted({name for op in inside.values() for name in find_uses(op)} - moved)
     inputs = [name for name in inputs if name in values]
-    names = re.compile(rf"(?<![\w.])({'|'.join(sorted(moved, key=len, reverse=True))})(?![\w.(=])")
+    names = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, sorted(moved, key=len, reverse=True)))})(?![\w.(=])")
     outside = {}
     for name, op in ops.items():
         if name not in moved:

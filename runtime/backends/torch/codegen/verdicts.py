@@ -67,7 +67,8 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
 
     The host asks where it must know: before a write after the last verdict; before anything that depends on an early
     update of an optimizer (its slots, how often it was applied); before it takes a window of which it must know the
-    missing gradients; and at the end. A debug build inspects what is written, and asks before every write.
+    missing gradients, or restores one; and at the end. A debug build inspects what is written, and asks before every
+    write.
     """
     resolve = next((each for each in instructions if isinstance(each, ResolveOverflow)), None)
     if resolve is None:
@@ -84,7 +85,7 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
         is_write = isinstance(each, RestoreAccumulator) or (isinstance(each, Conditional) and bool(condition))
         if (
             early & _find_counted(each)
-            or (isinstance(each, TakeAccumulated) and each.window in windows)
+            or (isinstance(each, TakeAccumulated | RestoreAccumulator) and each.window in windows)
             or (is_write and not condition <= on_host and (debug or at > last or isinstance(each, RestoreAccumulator)))
             or (each is resolve and (windows or not wanted <= on_host))
         ):
