@@ -34,6 +34,7 @@ def same(one, other):
     return (one is None and other is None) or torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_leaves_bit_for_bit_what_it_leaves_without_an_audit(name):
     plain, values, state = run(LOOPS[name])

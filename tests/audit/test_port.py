@@ -106,6 +106,7 @@ def test_a_loop_is_ported_without_edits(name, capsys):
     load(made.text)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("text", "words"),
     [

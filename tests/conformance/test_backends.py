@@ -43,13 +43,14 @@ def rules(spec: GraphSpec) -> set[str | None]:
     return {cell.name for cell in cells if cell is not None}
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(9)
 @each(SCENARIOS)
 def test_twenty_steps_in_float64_are_the_same_on_both_backends(scenario: Scenario) -> None:
     one, other = (train(scenario, backend) for backend in BACKENDS)
     assert find_apart(one, other) == {}
 
 
+@pytest.mark.sample(3)
 @each(SINGLE, FEW)
 def test_float32_on_tensorflow_is_within_a_digit_as_near_to_float64_as_on_pytorch(scenario: Scenario) -> None:
     exact = train(scenario, "torch")

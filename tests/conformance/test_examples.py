@@ -96,6 +96,7 @@ def difference(ours: Tensors, theirs: Tensors, name: str) -> float:
     return (ours[name] - theirs[name]).abs().max().item()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("order", ["fewest", "latest"])
 @each_example
 def test_ten_steps_of_an_example_equal_the_loop_by_hand(example: Example, order: str) -> None:

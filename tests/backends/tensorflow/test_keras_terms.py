@@ -210,6 +210,7 @@ def test_what_is_written_in_place_of_a_remat_scope_trains_as_keras_does():
 OPTIONS = ({"clipnorm": 0.1}, {"clipvalue": 0.05}, {"global_clipnorm": 0.2}, {"weight_decay": 0.1})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda each: next(iter(each)))
 def test_options_of_keras_optimizers_that_act_on_one_update_act_as_in_keras(options):
     ours, theirs = dense(), dense()
@@ -222,6 +223,7 @@ def test_options_of_keras_optimizers_that_act_on_one_update_act_as_in_keras(opti
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rate", [0.1, "{schedule: piecewise, at: {0: 0.1, 1: 0.02}}"])
 @pytest.mark.parametrize("rule", ["Adafactor", "Muon"])
 def test_rules_that_go_by_the_names_of_variables_are_those_of_keras(rule, rate):
