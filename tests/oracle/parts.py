@@ -18,6 +18,8 @@ from tests.oracle.paths import Paths
 if TYPE_CHECKING:
     from tests.oracle.world import World
 
+LENIENT = ("add", "stack", "either")
+"""Functions of the operands that are there; others run with all of theirs."""
 LINEAR = ("neg", "mean", "sum", "reshape", "expand", "permute", "slice", "subscript", "stop", "either")
 """Calls of one value of which the result for a sum is the sum of the results."""
 
@@ -132,7 +134,7 @@ def share(world: World, name: str) -> Array:
 def _share_call(world: World, name: str, op: CallOp, weighed: Array) -> Array:
     """Return the share of a call that makes one number of the rows, or that is linear in such numbers."""
     called = op.call.name("torch")
-    operands = [one for _, one in op.inputs.items() if not (called == "add" and world.is_absent(one))]
+    operands = [one for _, one in op.inputs.items() if not (called in LENIENT and world.is_absent(one))]
     if not op.call.is_builtin:
         return weighed
     batched = [one for one in operands if isinstance(one, str) and world.step.parts.is_batched(one)]

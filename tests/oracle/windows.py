@@ -106,7 +106,7 @@ class Windows:
             return held
         if not step.verdicts.commits(name):
             return sums, weights, True, present, rows
-        now = next(iter(step.batch.values())).shape[0]
+        now = self._count_rows(step, self._loss(op, leaf))
         if term and step.base.is_absent(term):
             return sums, weights, is_spoiled, present, rows + now
         times, weight = self._weigh(step, op, leaf, term)
@@ -117,8 +117,21 @@ class Windows:
         """Return how often the gradients of a step are added, and for how much they stand."""
         if term:
             return 1, step.count(term)
-        rows = next(iter(step.batch.values())).shape[0] if self._reduce(step, op, leaf) == "mean" else 1
+        rows = self._count_rows(step, self._loss(op, leaf)) if self._reduce(step, op, leaf) == "mean" else 1
         return rows, rows
+
+    def _count_rows(self, step: StepValues, loss: str) -> int:
+        """Return the rows that a loss is of: those of the batch, or of the part of it that an iteration is given."""
+        pending = [loss]
+        while pending:
+            name = pending.pop()
+            op = self.spec.ops.get(self.owner.get(name, ""))
+            if isinstance(op, CallOp) and op.call.name("torch") == "either":
+                given = [self.spec.ops.get(self.owner.get(one.name, "")) for one in op.operands()]
+                if all(isinstance(one, CallOp) and one.call.name("torch") == "split_rows" for one in given):
+                    return step.base.value(name).shape[1]  # behind the copies of a gradient
+            pending += [one.name for one in op.operands()] if op is not None else []
+        return len(next(iter(step.batch.values())))
 
     def _combine(self, step: StepValues, name: str, op: UpdateOp, leaf: str, term: str | None) -> Gradients:
         sums, weights, _, present, rows = self._add(step, name, op, leaf, term)

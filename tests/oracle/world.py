@@ -17,7 +17,7 @@ from tests.oracle.functions import CALLS, counted, is_counted, loss, nothing, pr
 from tests.oracle.layers import Call, has_buffers
 from tests.oracle.likeness import find_root
 from tests.oracle.numbers import Array, Numbers
-from tests.oracle.parts import join
+from tests.oracle.parts import LENIENT, join
 from tests.oracle.paths import CONSTANT
 from tests.oracle.users import CLASSES, MODAL
 
@@ -180,9 +180,7 @@ class World:
 
     def _call(self, reader: str, op: CallOp) -> Array | list[Array]:
         name = op.call.name("torch")
-        present = [
-            one for _, one in op.inputs.items() if not (name in ("add", "stack", "either") and self.is_absent(one))
-        ]
+        present = [one for _, one in op.inputs.items() if not (name in LENIENT and self.is_absent(one))]
         operands = [self.operand(one, reader) for one in present]
         if name == "argmax":
             axis = op.args.get("axis", 1)
