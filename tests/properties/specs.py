@@ -23,6 +23,7 @@ from tests.properties.models import has_buffers, random_layers
 from tests.properties.optimizers import random_optimizer
 from tests.properties.overflow import settle_policies
 from tests.properties.rows import add_rows
+from tests.properties.terms import match_layers
 from tests.properties.updates import add_updates
 from tests.properties.values import Values, add_losses, add_values
 
@@ -213,6 +214,7 @@ class Draft:
                 self.random = Random(f"{self.ops!r} {add.__name__}")
                 if self.chance(share):
                     names, outputs = self._add(add, names, outputs)
+        match_layers(self)
         shape = {"shape": ["batch", self.size]}
         document = {
             "graphspec": 1,

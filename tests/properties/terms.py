@@ -63,7 +63,7 @@ def _add_groups(draft: Draft, model: str) -> None:
     if "parameter" in declared:
         draft.models[model]["groups"] = [{"match": "value", **draft.random.choice(changes)}]
         return
-    last = f"^{_find_last(declared['layers'])}[.]weight"
+    last = _match_last(declared["layers"])
     if all("name" in each for each in whole) and not any("shared" in op for op in updates) and draft.chance(0.5):
         muon = {"name": "muon", "lr": 0.02, "ns_steps": 3, "eps": 1e-3, "nesterov": draft.chance(0.5)}
         own = muon if draft.chance(0.3) else random_optimizer(draft.random)
@@ -77,9 +77,18 @@ def _add_groups(draft: Draft, model: str) -> None:
     draft.models[model]["groups"] = groups
 
 
-def _find_last(layers: list) -> int:
-    """Return the place of the last linear layer."""
-    return max(index for index, layer in enumerate(layers) if isinstance(layer, dict) and "linear" in layer)
+def _match_last(layers: list) -> str:
+    """Return what matches the weight of the last linear layer."""
+    last = max(index for index, layer in enumerate(layers) if isinstance(layer, dict) and "linear" in layer)
+    return f"^{last}[.]weight"
+
+
+def match_layers(draft: Draft) -> None:
+    """Let groups match the layers that their models have in the end."""
+    for name, model in draft.models.items():
+        for group in model.get("groups", ()):
+            if group["match"].endswith("[.]weight"):
+                group["match"] = _match_last(draft.models[draft.root(name)]["layers"])
 
 
 def _move_terms(draft: Draft) -> None:
