@@ -94,7 +94,7 @@ def format_text(report: Report) -> str:
     """Return a report as text: one paragraph for each finding, and a summary."""
     lines: list[str] = []
     for each in report.findings:
-        lines.append(f"{level_of(each)}[{each.code}] {each.place}: {each.message}{_format_numbers(each)}")
+        lines.append(f"{level_of(each)}[{each.code}] {each.place}: {each.message}{format_numbers(each)}")
         text = read_line(each.place)
         lines.extend([f"    {each.place.line} | {text}"] if text else [])
         lines.extend(f"    {other.what} {other.place}" for other in each.others)
@@ -106,7 +106,7 @@ def format_text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _format_numbers(finding: Finding) -> str:
+def format_numbers(finding: Finding) -> str:
     """Return how often something was found, and what part of the time it takes."""
     times = f"{finding.times} times" if finding.times > 1 else ""
     share = "" if finding.share is None else f"{finding.share:.0%} of the time"

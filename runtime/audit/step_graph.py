@@ -67,7 +67,7 @@ def group_writes(trace: Trace) -> tuple[Writer, ...]:
         writers.append(writer)
         open_.clear()
 
-    first = _find_first_reads(trace)
+    first = find_first_reads(trace)
     for position, event in enumerate(trace.events):
         match event:
             case Write(by="code") if event.version <= first.get(event.tensor, 0):
@@ -88,7 +88,7 @@ def group_writes(trace: Trace) -> tuple[Writer, ...]:
     return tuple(writers)
 
 
-def _find_first_reads(trace: Trace) -> Mapping[int, int]:
+def find_first_reads(trace: Trace) -> Mapping[int, int]:
     """Return the first version of every tensor that anything read."""
     first: dict[int, int] = {}
     for event in trace.events:

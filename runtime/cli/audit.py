@@ -32,6 +32,9 @@ def audit(
     sarif: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Also write it as SARIF 2.1.0, which code hosts show.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Also write it as a page: findings, what ran, and the lines.")
+    ] = None,
     baseline: Annotated[
         Path | None, typer.Option(metavar="PATH", help="A file of findings that are known and left out.")
     ] = None,
@@ -60,6 +63,10 @@ def audit(
         deliver(json.dumps(to_json(made), indent=2), None if str(report) == "-" else report)
     if sarif is not None:
         deliver(json.dumps(to_sarif(made, _find_version()), indent=2), sarif)
+    if html is not None:
+        from runtime.audit.page import write_page
+
+        deliver(write_page(made, script.name), html)
     if str(report) != "-":
         sys.stdout.flush()
         deliver(str(made), None, is_text=True)
