@@ -8,7 +8,7 @@ from threading import Lock
 
 
 class _PausedCollection(ContextDecorator):
-    """The pause of a collector that belongs to the process: it goes on when the last thread is done."""
+    """The pause of a collector that belongs to the process: it resumes when the last thread is done."""
 
     def __init__(self) -> None:
         self._lock = Lock()

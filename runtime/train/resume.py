@@ -90,7 +90,7 @@ def classify_change(path: Path, before: Found, after: Found) -> Kind:
         case ("ops", _, name, *_) if name in _REMARKS:
             return "run"
         case ("ops", _, "decay" | "half_life" | "tau", *rest) if not rest and _counts(before) != _counts(after):
-            return "structure"  # nobody has counted how often the average took place
+            return "structure"  # how often the average took place was not counted
         case ("ops", _, "decay", "kind"):
             return _hyper_if((before in UNCOUNTED) == (after in UNCOUNTED))
         case ("ops", _, name, *_) if name in _RATES:
