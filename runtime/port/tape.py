@@ -128,6 +128,8 @@ class Model:
     """What it is in the language, where it is a list of built-in layers."""
     prefix: str = ""
     """What the names of its tensors begin with in the language: a single layer is the first of a list."""
+    arguments: Mapping[str, Json] | None = None
+    """With which its class makes it, where they could be found."""
     shape: tuple[int, ...] | None = None
     """Of a single tensor that is no part of a module."""
     draws: bool = False

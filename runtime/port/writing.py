@@ -249,7 +249,10 @@ class Writer:
             fields["layers"] = model.layers
         else:
             fields["class"] = model.kind
-            todo = "write its arguments under `args`, or a function that returns it"
+            if model.arguments is None:
+                todo = "write its arguments under `args`, or a function that returns it"
+            elif model.arguments:
+                fields["args"] = dict(model.arguments)
         self._models[name] = Line(text=flow_style(fields), todo=self.values.note(todo, NOWHERE))
 
     def _lay_out(self, updates: Iterable[str]) -> str:

@@ -152,8 +152,9 @@ class Runs:
         return found
 
     def _behind(self, name: str) -> list[str]:
-        """Return what comes after an update that only gathers."""
-        return [run for run in self.versions.runs if name in self.meaning.past[op_of(run)]]
+        """Return what comes after an update that only gathers, or after one that adds its gradients to its own."""
+        adding = {other for other, givers in self.meaning.sharing.items() if name in givers}
+        return [run for run in self.versions.runs if {name, *adding} & {*self.meaning.past[op_of(run)]}]
 
     def _kept(self) -> Pairs:
         """Return backward-WAR: a gradient reads the parameters of the forwards on its path, of its micro-batch."""

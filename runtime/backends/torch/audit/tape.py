@@ -13,6 +13,7 @@ from torch import nn
 
 from compiler.ir.value import Json
 from runtime.audit.trace import Trace
+from runtime.backends.torch.audit.arguments import find_arguments
 from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.places import find_argument, frames, variables_of
 from runtime.backends.torch.audit.tensors import find_tensors
@@ -217,13 +218,15 @@ class Taping:
         for name, (module, kind) in self._modules.items():
             names = {id(each): inner for inner, each in (*module.named_parameters(), *module.named_buffers())}
             tensors = {number: names[id(each)] for number, each in self._kept.items() if id(each) in names}
+            layers = describe_layers(module)
             models[name] = Model(
                 name=name,
                 kind=kind,
                 tensors=tensors,
                 module=module,
-                layers=describe_layers(module),
-                prefix="0." if describe_layers(module) and not isinstance(module, nn.Sequential) else "",
+                layers=layers,
+                arguments=find_arguments(module) if layers is None else None,
+                prefix="0." if layers and not isinstance(module, nn.Sequential) else "",
                 draws=any(isinstance(each, _DROPPING) for each in module.modules()),
                 by_mode=any(
                     isinstance(each, (*_DROPPING, nn.modules.batchnorm._NormBase)) for each in module.modules()
