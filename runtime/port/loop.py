@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import Literal, cast
 
 from runtime.audit.trace import Place
 from runtime.port.averages import Average, find_averages
@@ -22,8 +22,8 @@ class Loop:
     tape: Tape
     iterations: tuple[Iteration, ...]
     fired: Mapping[str, tuple[Fired, ...]]
-    draws_data: bool = False
-    """What it draws at random and has a variable for stands in for data, as nothing else has rows."""
+    drawn: Literal["ops", "named inputs", "inputs"] = "ops"
+    """What random numbers become: they stand in for data where nothing else has rows, first those with a variable."""
 
     @cached_property
     def producers(self) -> Mapping[int, tuple[int, Entry]]:

@@ -76,15 +76,18 @@ def port_tape(tape: Tape, name: str, file: str) -> Port:
     """Return the spec of a tape, and how far its steps agree with those on the tape."""
     loop = _find_loop(tape)
     iteration = max(loop.iterations, key=lambda each: (len(each.backwards), each.number))
-    written = Writer(loop=loop, iteration=iteration, name=name).write()
-    if not written.has_rows:
-        loop = replace(loop, draws_data=True)
+    for drawn in ("named inputs", "inputs"):
+        if not Writer(loop=loop, iteration=iteration, name=name).write().has_rows:
+            loop = replace(loop, drawn=drawn)
     questions = tuple(f"{each.place}: {each.message}" for each in find_all(tape.trace) if level_of(each) == "question")
     agreement, problem, todo = None, "", ""
     try:
+        compile_step(load(Writer(loop=loop, iteration=iteration, name=name).write().text))
         agreement = _compare(loop, name, iteration)
     except (SpecError, StepError) as error:
-        problem, todo = str(error), f"it does not run yet: {str(error).splitlines()[0]}"
+        first = next(each for each in error.diagnostics if each.severity == "error")
+        problem = f"error[{first.code}]: {first.message}"
+        todo = f"it does not run yet: {problem}"
     except NothingToPort as error:
         problem = str(error)
     if agreement is not None and not agreement.is_close:

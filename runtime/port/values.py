@@ -182,7 +182,8 @@ class Values:
 
     def _write_draw(self, entry: Called, number: int) -> Text:
         name = self.flow.loop.tape.names.get(number, "")
-        if self.draws or (self.flow.loop.draws_data and name):
+        drawn = self.flow.loop.drawn
+        if self.draws or drawn == "inputs" or (drawn == "named inputs" and name):
             return self._write_input(number)
         like = self.read(entry.args[0]).text if entry.function.endswith("_like") else ""
         if like.isidentifier():

@@ -79,7 +79,7 @@ class Loud(nn.Module):
     [
         (Plain(), {}),
         (Sized(), {}),
-        (Sized(4, 9), {"size": 4, "width": 9}),
+        (Sized(4, 9), {"width": 9}),
         (Needing(3), {"size": 3}),
         (Needing(3, sizes=(5,)), {"size": 3, "sizes": [5]}),
         (Weighing(), {}),

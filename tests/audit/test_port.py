@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from compiler import compile_step
 from graphspec import load
 from runtime.cli import execute
 from runtime.port.session import NothingToPort, Port, port_script
@@ -19,7 +20,7 @@ from tests.audit.port import port as port_alone
 
 EQUAL = (
     "amp_gan", "averaged_model", "dcgan", "ddpg", "dqn", "ema_with_buffers", "fine_tuning", "gan_simultaneous",
-    "generator_first", "sac", "sac_alpha_first", "sac_policy_first", "simsiam", "wgan_clamp", "wgan_gp",
+    "generator_first", "sac", "sac_alpha_first", "sac_policy_first", "simsiam", "vq_vae", "wgan_clamp", "wgan_gp",
 )  # fmt: skip
 """Loops that are ported without edits."""
 HEAD = """
@@ -103,7 +104,7 @@ def test_a_loop_is_ported_without_edits(name, capsys):
     assert made.agreement.steps >= 3
     assert max(made.agreement.losses, made.agreement.weights) <= 1e-12
     assert TODO not in made.text
-    load(made.text)
+    compile_step(load(made.text))
 
 
 @pytest.mark.sample(2)

@@ -19,8 +19,8 @@ _PLAIN = (bool, int, float, str)
 def find_arguments(module: nn.Module) -> Mapping[str, Any] | None:
     """Return arguments with which the class makes the same module, but for its weights; None where none are found.
 
-    Those that have no default are looked for among the attributes of the same name, then all of them. What is made
-    counts as the same if it prints alike, and has the same shapes and plain attributes.
+    Those that have no default are looked for among the attributes of the same name, then those that differ from theirs.
+    What is made counts as the same if it prints alike, and has the same shapes and plain attributes.
     """
     try:
         parameters = inspect.signature(type(module)).parameters.values()
@@ -29,10 +29,12 @@ def find_arguments(module: nn.Module) -> Mapping[str, Any] | None:
     named = [each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
     needed = [each.name for each in named if each.default is each.empty]
     values = ((each.name, getattr(module, each.name, None)) for each in named)
-    known = {name: list(value) if isinstance(value, tuple) else value for name, value in values if _is_plain(value)}
+    known = {name: _as_list(value) for name, value in values if _is_plain(value)}
     if not known.keys() >= {*needed}:
         return None
-    for given in ({name: known[name] for name in needed}, known):
+    others = [each.name for each in named if each.name in known and known[each.name] != _as_list(each.default)]
+    for names in (needed, others):
+        given = {name: known[name] for name in names}
         with _unheard():
             try:
                 made = type(module)(**given)
@@ -50,13 +52,13 @@ def _is_plain(value: object) -> bool:
     return isinstance(value, _PLAIN)
 
 
+def _as_list(value: Any) -> Any:
+    return list(cast("tuple[object, ...]", value)) if isinstance(value, tuple) else value
+
+
 def _describe(module: nn.Module) -> tuple[object, ...]:
     shapes = {name: tuple(each.shape) for name, each in module.state_dict().items()}
-    plain = {
-        name: list(each) if isinstance(each, tuple) else each
-        for name, each in vars(module).items()
-        if _is_plain(each) and name != "training"
-    }
+    plain = {name: _as_list(each) for name, each in vars(module).items() if _is_plain(each) and name != "training"}
     return repr(module), shapes, plain
 
 
