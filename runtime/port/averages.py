@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from runtime.audit.findings.clocks import find_averages as find_turns
 from runtime.audit.findings.finding import Evidence
-from runtime.audit.trace import Place, Write
+from runtime.audit.trace import Place
 from runtime.port.iterations import Iteration
 from runtime.port.tape import Array, Tape
 
 _CLOSE = 1e-4
-"""How near a decay is to a number of three digits that was meant."""
+"""How near a decay is to 0 or 1 where it is that."""
+_SAME = 0.02
+"""How far shares of the new numbers lie apart that are one number, but for the rounding of small moves."""
+_ROUND = 0.005
+"""How near such a share is to a number of few digits that was meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +33,10 @@ class Average:
     decay: float
     """The share of the old numbers that is kept; 0 is a copy."""
     tau: float
-    with_buffers: bool
-    """Buffers follow as well, or there are none."""
+    buffers: Literal["", "copy", "average", "ignore"]
+    """What becomes of its buffers; empty where it has none."""
+    copies_first: bool
+    """Its first move is a copy."""
     alike: bool
     """It begins with the numbers of its source."""
     todo: str = ""
@@ -48,12 +55,13 @@ def find_averages(tape: Tape, iterations: Sequence[Iteration]) -> tuple[Average,
                 pairs.setdefault(key, {})[target] = source
                 places.setdefault(key, []).append((turn.first, turn.place))
     found: list[Average] = []
+    kinds = {each.number: each.kind for each in tape.trace.tensors}
     for (source, target), members in pairs.items():
         positions = tuple(sorted({position for position, _ in places[source, target]}))
-        decay, todo = _find_decay(tape, iterations, members, positions)
-        kinds = {each.number: each.kind for each in tape.trace.tensors}
-        buffers = {number for number in tape.models[target].tensors if kinds.get(number) == "buffers"}
-        written = {event.tensor for event in tape.trace.of(Write) if event.by == "code"}
+        weights = {one: other for one, other in members.items() if kinds.get(one) != "buffers"}
+        decays = _find_decays(tape, iterations, weights or members, positions)
+        copies_first = len(decays) > 1 and abs(decays[0]) < _CLOSE <= abs(decays[1])
+        decay, todo = _choose_decay(decays[copies_first:])
         first = tape.snapshots[0][1]
         alike = all(
             one in first and other in first and np.array_equal(first[one], first[other])
@@ -67,7 +75,8 @@ def find_averages(tape: Tape, iterations: Sequence[Iteration]) -> tuple[Average,
                 positions=positions,
                 decay=decay,
                 tau=_round(1 - decay),
-                with_buffers=buffers <= written,
+                buffers=_find_buffers(tape, target, members, kinds),
+                copies_first=copies_first,
                 alike=alike,
                 todo=todo,
             )
@@ -75,10 +84,10 @@ def find_averages(tape: Tape, iterations: Sequence[Iteration]) -> tuple[Average,
     return tuple(found)
 
 
-def _find_decay(
+def _find_decays(
     tape: Tape, iterations: Sequence[Iteration], members: Mapping[int, int], positions: Sequence[int]
-) -> tuple[float, str]:
-    """Return the share of the old numbers that each move keeps, by least squares, and what is doubtful about it."""
+) -> list[float]:
+    """Return the share of the old numbers that each move keeps, by least squares."""
     found: list[float] = []
     for iteration in iterations:
         if sum(iteration.first <= each < iteration.last for each in positions) != 1:
@@ -93,18 +102,36 @@ def _find_decay(
         gap = old - goal
         if float(gap @ gap) > 0:
             found.append(float((new - goal) @ gap) / float(gap @ gap))
+    return found
+
+
+def _choose_decay(found: Sequence[float]) -> tuple[float, str]:
+    """Return the share that moves keep, and what is doubtful about it."""
     if not found:
         return 0.0, "it was not seen to move: write its decay"
     decay = 1 - _round(1 - found[-1])
     decay = 0.0 if abs(decay) < _CLOSE else float(f"{decay:.12g}")
-    changes = max(abs(each - found[-1]) for each in found) > _CLOSE * max(1 - found[-1], _CLOSE)
+    changes = max(abs(each - found[-1]) for each in found) > _SAME * max(1 - found[-1], _CLOSE)
     shown = ", ".join(f"{each:.5g}" for each in found)
     return decay, f"its decay changes ({shown}): write a formula" if changes else ""
 
 
+def _find_buffers(
+    tape: Tape, target: str, members: Mapping[int, int], kinds: Mapping[int, str]
+) -> Literal["", "copy", "average", "ignore"]:
+    """Return what becomes of the buffers of an average: all of them must follow, or they do not count as followed."""
+    buffers = {number for number in tape.models[target].tensors if kinds.get(number) == "buffers"}
+    if not buffers:
+        return ""
+    if not buffers <= members.keys():
+        return "ignore"
+    last = tape.snapshots[-1][1]
+    return "copy" if all(np.array_equal(last[each], last[members[each]]) for each in buffers) else "average"
+
+
 def _round(tau: float) -> float:
-    near = float(f"{tau:.3g}")
-    return near if abs(near - tau) <= _CLOSE * abs(tau) * 10 else tau
+    nearest = (float(f"{tau:.{digits}g}") for digits in (1, 2, 3))
+    return next((near for near in nearest if abs(near - tau) <= _ROUND * abs(tau)), tau)
 
 
 def _snapshot(tape: Tape, position: int) -> Mapping[int, Array] | None:

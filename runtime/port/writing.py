@@ -212,8 +212,9 @@ class Writer:
         if average.decay:
             fields |= {"decay": average.decay} if average.decay <= 0.9 else {"tau": average.tau}
         todo = average.todo
-        if average.decay and not average.with_buffers:
-            fields["buffers"] = "ignore"
+        if average.decay:
+            fields |= {"init": "first_update"} if average.copies_first else {}
+            fields |= {"buffers": average.buffers} if average.buffers else {}
         moved = [
             each.number
             for each in self.loop.iterations

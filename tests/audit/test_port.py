@@ -109,6 +109,29 @@ def test_a_loop_is_ported_without_edits(name, capsys):
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
+    ("name", "averages"),
+    [
+        ("averaged_model", ["{ema: model, into: ema, tau: 0.01, init: first_update, buffers: copy}"]),
+        (
+            "ema_with_buffers",
+            [
+                "{ema: model, into: average, tau: 0.01, init: first_update, buffers: average}",
+                "{ema: model, into: by_hand, tau: 0.01, buffers: average}",
+            ],
+        ),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_averages_that_nothing_calls_are_ported(name, averages, capsys):
+    made, _ = port_script(CASES / f"sound_{name}.py", (), 3)
+    assert [each for each in averages if each not in made.text] == []
+    assert made.text.count("{ema:") == len(averages)
+    assert (made.todos, made.problem) == ((), "")
+    assert made.agreement is not None
+    assert made.agreement.weights <= 1e-6
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         (FUNCTIONS, ["split(", "gather(", "where(", "softmax(", "permute(", "momentum: 0.9"]),

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from compiler.ir.value import Json
-from runtime.audit.trace import Trace
+from runtime.audit.trace import Trace, Write
 from runtime.backends.torch.audit.arguments import find_arguments
 from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.places import find_argument, frames, variables_of
@@ -148,7 +149,7 @@ class Taping:
             return
         name = log.names.of(module)
         with log.quiet():
-            self._modules.setdefault(name, (module, f"{_find_module(module)}:{type(module).__qualname__}"))
+            self._modules.setdefault(name, _describe_module(module))
             self._keep(module)
             inputs = self._encode(tuple(args))
             assert isinstance(inputs, tuple)
@@ -215,6 +216,7 @@ class Taping:
         self.begin()
         stored = {each.number: each for each in trace.tensors}
         models: dict[str, Model] = {}
+        self._add_followers(trace)
         for name, (module, kind) in self._modules.items():
             names = {id(each): inner for inner, each in (*module.named_parameters(), *module.named_buffers())}
             tensors = {number: names[id(each)] for number, each in self._kept.items() if id(each) in names}
@@ -251,6 +253,16 @@ class Taping:
             snapshots=tuple(self._snapshots),
         )
 
+    def _add_followers(self, trace: Trace) -> None:
+        """Add the modules that nothing calls, but that code of the user's moves after others, as averages."""
+        moved = {each.tensor for each in trace.of(Write) if each.by == "code" and each.sources}
+        numbers = {id(each): number for number, each in self._kept.items()}
+        for root in _find_roots():
+            own = (numbers.get(id(each)) for each in root.parameters())
+            name = next((trace.tensors[number].model for number in own if number in moved), "")
+            if name and name not in self._modules:
+                self._modules[name] = _describe_module(root)
+
 
 _DROPPING = (nn.modules.dropout._DropoutNd, nn.RReLU)
 
@@ -281,6 +293,12 @@ def _find_variable(tensor: torch.Tensor) -> str:
                     return name
         return ""
     return ""
+
+
+def _describe_module(module: nn.Module) -> tuple[nn.Module, str]:
+    """Return a module with its class; of one that PyTorch averages the module in it."""
+    inner = module.module if isinstance(module, AveragedModel) else module
+    return inner, f"{_find_module(inner)}:{type(inner).__qualname__}"
 
 
 def _find_module(module: nn.Module) -> str:
