@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -11,8 +12,7 @@ import numpy as np
 from runtime.audit.findings.clocks import find_averages as find_turns
 from runtime.audit.findings.finding import Evidence
 from runtime.audit.trace import Place
-from runtime.port.iterations import Iteration
-from runtime.port.tape import Array, Tape
+from runtime.port.tape import Tape
 
 _CLOSE = 1e-4
 """How near a decay is to 0 or 1 where it is that."""
@@ -42,7 +42,7 @@ class Average:
     todo: str = ""
 
 
-def find_averages(tape: Tape, iterations: Sequence[Iteration]) -> tuple[Average, ...]:
+def find_averages(tape: Tape) -> tuple[Average, ...]:
     """Return the averages of a loop: between models of the same structure whose tensors follow one another."""
     owners = {number: (name, inner) for name, model in tape.models.items() for number, inner in model.tensors.items()}
     turns = [turn for each in find_turns(Evidence(tape.trace)).values() for turn in each]
@@ -59,7 +59,7 @@ def find_averages(tape: Tape, iterations: Sequence[Iteration]) -> tuple[Average,
     for (source, target), members in pairs.items():
         positions = tuple(sorted({position for position, _ in places[source, target]}))
         weights = {one: other for one, other in members.items() if kinds.get(one) != "buffers"}
-        decays = _find_decays(tape, iterations, weights or members, positions)
+        decays = _find_decays(tape, weights or members, positions)
         copies_first = len(decays) > 1 and abs(decays[0]) < _CLOSE <= abs(decays[1])
         decay, todo = _choose_decay(decays[copies_first:])
         first = tape.snapshots[0][1]
@@ -84,16 +84,11 @@ def find_averages(tape: Tape, iterations: Sequence[Iteration]) -> tuple[Average,
     return tuple(found)
 
 
-def _find_decays(
-    tape: Tape, iterations: Sequence[Iteration], members: Mapping[int, int], positions: Sequence[int]
-) -> list[float]:
+def _find_decays(tape: Tape, members: Mapping[int, int], positions: Sequence[int]) -> list[float]:
     """Return the share of the old numbers that each move keeps, by least squares."""
     found: list[float] = []
-    for iteration in iterations:
-        if sum(iteration.first <= each < iteration.last for each in positions) != 1:
-            continue
-        before, after = _snapshot(tape, iteration.first), _snapshot(tape, iteration.last)
-        if before is None or after is None:
+    for (begun, before), (ended, after) in pairwise(tape.snapshots):
+        if sum(begun <= each < ended for each in positions) != 1:
             continue
         old, new, goal = (
             np.concatenate([np.ravel(part[number]).astype("float64") for number in numbers])
@@ -132,7 +127,3 @@ def _find_buffers(
 def _round(tau: float) -> float:
     nearest = (float(f"{tau:.{digits}g}") for digits in (1, 2, 3))
     return next((near for near in nearest if abs(near - tau) <= _ROUND * abs(tau)), tau)
-
-
-def _snapshot(tape: Tape, position: int) -> Mapping[int, Array] | None:
-    return next((numbers for at, numbers in tape.snapshots if at >= position), None)

@@ -57,7 +57,7 @@ class Loop:
     @cached_property
     def averages(self) -> tuple[Average, ...]:
         """Return the averages and copies."""
-        return find_averages(self.tape, self.iterations)
+        return find_averages(self.tape)
 
     @cached_property
     def owners(self) -> Mapping[int, str]:
