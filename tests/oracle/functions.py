@@ -83,6 +83,14 @@ def length(n: Numbers, x: Array, axes: tuple[int, ...], *, keep: bool = False) -
     return n.apply("sqrt", n.sum(x * x, axes, keep=keep))
 
 
+def norm(n: Numbers, x: Array, axes: tuple[int, ...], *, keep: bool = False) -> Array:
+    """Return a length, which has no gradient at zero; frameworks give it one."""
+    found = length(n, x, axes, keep=keep)
+    if (n.real(found) < 1e-12).any():
+        raise DegenerateError("a norm of what is zero but for rounding has no gradient")
+    return found
+
+
 def normalize(n: Numbers, x: Array, axis: int = -1) -> Array:
     """Return x / max(||x||, 1e-12)."""
     found = length(n, x, (beyond(axis) % x.ndim,), keep=True)
@@ -300,7 +308,7 @@ CALLS: Mapping[str, Function] = {
     "abs": absolute,
     "sign": sign,
     "clip": clip,
-    "norm": lambda n, x, axis=None, keepdims=False: length(n, x, all_axes(x, axis), keep=keepdims),
+    "norm": lambda n, x, axis=None, keepdims=False: norm(n, x, all_axes(x, axis), keep=keepdims),
     "normalize": normalize,
     "softmax": softmax,
     "log_softmax": lambda n, x, axis=-1: log_softmax(n, x, beyond(axis)),
