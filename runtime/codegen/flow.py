@@ -26,6 +26,8 @@ class Flow(Struct, frozen=True, kw_only=True):
     """Values with a graph that gradients are taken with respect to, made by one call together with others."""
     recorded: bool
     """Whether some instruction records a graph; otherwise the whole function runs without."""
+    partial: frozenset[str] = frozenset()
+    """Derived models that gradients are taken with respect to, and of which some weights may have no graph."""
 
 
 def find_flow(function: Function) -> Flow:
@@ -34,7 +36,7 @@ def find_flow(function: Function) -> Flow:
     # What has no graph: inputs, draws, results of no_grad.
     leaves = targets - {value for each in function.instructions if each.recorded for value in each.defines}
     carrying = set(leaves)
-    siblings: set[str] = set()
+    siblings, partial = set[str](), set[str]()
     for instruction in function.instructions:
         made = instruction.defines
         called = instruction.function if isinstance(instruction, Evaluate) else None
@@ -45,8 +47,16 @@ def find_flow(function: Function) -> Flow:
         if instruction.recorded and len(made) > 1:
             begun = instruction.begun if isinstance(instruction, Forward) else ()
             siblings.update(value for value in made if value in targets and value not in begun)
+        if isinstance(instruction, Adapt) and instruction.recorded and instruction.base and instruction.base.detach:
+            partial.update(value for value in made if value in targets)  # a rate of its own may be a constant
     recorded = any(each.recorded or isinstance(each, Gradient) for each in function.instructions)
-    return Flow(carrying=frozenset(carrying), leaves=frozenset(leaves), siblings=frozenset(siblings), recorded=recorded)
+    return Flow(
+        carrying=frozenset(carrying),
+        leaves=frozenset(leaves),
+        siblings=frozenset(siblings),
+        partial=frozenset(partial),
+        recorded=recorded,
+    )
 
 
 def _passes_graph(instruction: Instruction, carrying: set[str]) -> bool:

@@ -655,3 +655,57 @@ def test_a_graph_in_python_adapts() -> None:
     again = load(dump(spec))
     assert dump(again) == dump(spec)
     assert [op.train for op in again.ops.values() if op.kind == "forward"] == [True, True, True]  # as their model is
+
+
+CHAIN = """
+graphspec: 1
+name: chain
+inputs: {x: {shape: [batch, 2]}, y: {shape: [batch, 1]}}
+models:
+  net: {layers: [{linear: 3}, tanh, {linear: 1}]}
+  rate: {parameter: {shape: [], init: 0.2}, optimizer: {name: sgd, lr: 0.5}}
+ops:
+  seen0: {forward: net, inputs: x}
+  loss0: {loss: mse, inputs: [seen0, y]}
+  slopes0: {gradient: loss0, wrt: net, stop: true}
+  fast0: {adapt: net, gradients: slopes0, lr: 0.3}
+  seen1: {forward: fast0, inputs: x}
+  loss1: {loss: mse, inputs: [seen1, y]}
+  slopes1: {gradient: loss1, wrt: fast0, stop: true}
+  fast1: {adapt: fast0, gradients: slopes1, lr: rate, groups: [{match: bias, lr: 0.1}], order: 1}
+  seen2: {forward: fast1, inputs: x}
+  loss2: {loss: mse, inputs: [seen2, y]}
+  slopes2: {gradient: loss2, wrt: fast1, stop: true}
+  fast2: {adapt: fast1, gradients: slopes2, lr: 0.05, order: 1}
+  seen3: {forward: fast2, inputs: x}
+  outer: {loss: mse, inputs: [seen3, y]}
+  step: {update: rate, loss: outer}
+outputs: [outer]
+"""
+
+
+def test_a_gradient_by_weights_of_which_only_some_depend_on_a_learned_rate(backend: str) -> None:
+    step = build_step(CHAIN, backend)
+    start = {name.removeprefix("net."): torch.tensor(each) for name, each in weights(step).items() if "net." in name}
+    x, y = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2), torch.ones(4, 1, dtype=torch.float64)
+
+    def loss(w):
+        hidden = torch.tanh(x @ w["0.weight"].T + w["0.bias"])
+        return ((hidden @ w["2.weight"].T + w["2.bias"] - y) ** 2).mean()
+
+    def slopes(w):
+        leaves = {name: each.detach().requires_grad_() for name, each in w.items()}
+        return dict(zip(leaves, torch.autograd.grad(loss(leaves), list(leaves.values())), strict=True))
+
+    rate = torch.tensor(0.2, dtype=torch.float64)
+    for _ in range(3):
+        rate.requires_grad_()
+        fast = {name: each - 0.3 * g for (name, each), g in zip(start.items(), slopes(start).values(), strict=True)}
+        fast = {name: fast[name] - (0.1 if "bias" in name else rate) * g for name, g in slopes(fast).items()}
+        fast = {name: fast[name] - 0.05 * g for name, g in slopes(fast).items()}
+        outer = loss(fast)
+        (slope,) = torch.autograd.grad(outer, rate)
+        found = step({"x": x.numpy(), "y": y.numpy()})
+        assert abs(float(step.numpy(found["outer"])) - outer.item()) <= 1e-12
+        rate = (rate - 0.5 * slope).detach()
+        assert abs(float(weights(step)["rate.value"]) - rate.item()) <= 1e-12

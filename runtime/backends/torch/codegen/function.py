@@ -97,6 +97,8 @@ def _target_lines(instruction: Instruction, scope: EmitScope) -> Iterator[Line]:
             leaf = syntax.assign(name, syntax.call("as_leaves", syntax.name(name)))
             statement = leaf if is_adapted(instruction) else as_leaf(name)
             yield line_of(instruction, statement, comment=LEAF)
+        elif value in scope.flow.partial:
+            yield line_of(instruction, syntax.assign(name, syntax.call("reachable", syntax.name(name))), comment=LEAF)
         elif value in scope.flow.siblings:
             alone = syntax.method(syntax.name(name), "view_as", syntax.name(name))
             yield line_of(instruction, syntax.assign(name, alone), comment=f"{LEAF} alone")

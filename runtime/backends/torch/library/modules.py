@@ -77,6 +77,11 @@ def as_leaves(weights: TensorList) -> tuple[torch.Tensor, ...]:
     return tuple(weight.detach().requires_grad_() for weight in weights)
 
 
+def reachable(weights: TensorList) -> tuple[torch.Tensor, ...]:
+    """Return weights of which those without a graph begin one."""
+    return tuple(weight if weight.requires_grad else weight.detach().requires_grad_() for weight in weights)
+
+
 def snapshot_call(model: nn.Module, what: str, /, *args: Any, method: str = "forward", **kwargs: Any) -> Any:
     """Call a model on clones of its ``buffers``, or of ``all`` its tensors, so that later writes need not wait.
 
