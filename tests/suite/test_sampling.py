@@ -29,6 +29,7 @@ def test_both_once(backend): pass
 """
 TORCH, TENSORFLOW = ([f"test_both[{backend}-{case}]" for case in range(3)] for backend in ("torch", "tensorflow"))
 ONCE = ["test_both_once[torch]", "test_both_once[tensorflow]"]
+"""The fourth case on TensorFlow: of three, the first is taken."""
 WHOLE = [f"test_whole[{case}]" for case in range(5)]
 
 
@@ -42,7 +43,7 @@ WHOLE = [f"test_whole[{case}]" for case in range(5)]
                 *(f"test_wide[{case}]" for case in (0, 3, 6)),
                 "test_one_slow_case[0]",
                 *TORCH,
-                *TENSORFLOW[::2],
+                TENSORFLOW[0],
                 *ONCE,
             ],
         ),
