@@ -44,9 +44,10 @@ def port(
         complain(f"not compared: {made.problem}")
     else:
         found = made.agreement
+        verdict = "equal but for rounding" if found.is_close else "not the same"
         complain(
-            f"{counted(found.steps, 'step')} of both from the same numbers: losses differ by at most "
-            f"{found.losses:.2g}, weights by {found.weights:.2g}"
+            f"{counted(found.steps, 'step')} of both from the same numbers: {verdict} "
+            f"(losses differ by at most {found.losses:.2g}, weights by {found.weights:.2g})"
         )
     if report is not None:
         agreement = (

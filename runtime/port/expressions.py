@@ -26,6 +26,8 @@ class UnknownFunction(Exception):
 
 Read: TypeAlias = Callable[[object], Text]
 """Returns the expression of an argument."""
+Made: TypeAlias = Callable[[object], Called | None]
+"""Returns the call of a function that made an argument."""
 OPERATORS: Mapping[str, tuple[str, int]] = {
     "add": ("+", 1),
     "sub": ("-", 1),
@@ -90,6 +92,8 @@ class _Call:
     args: Sequence[object]
     options: Mapping[str, object]
     read: Read
+    made: Made
+    values: Sequence[Value]
     shape: tuple[int, ...]
     """Of the first argument."""
     result: tuple[int, ...]
@@ -113,8 +117,13 @@ class _Call:
             raise UnknownFunction(f"{self.name} without an axis")
         return found % max(len(self.shape), 1)
 
+    def axis_of(self, entry: Called) -> int | None:
+        """Return the axis that another call of a function runs along, counted from 0."""
+        found = entry.args[1] if len(entry.args) > 1 else entry.options.get("dim")
+        return found % len(self.values[entry.outputs[0]].shape) if isinstance(found, int) else None
 
-def write_call(entry: Called, read: Read, values: Sequence[Value], batch: int) -> Text:
+
+def write_call(entry: Called, read: Read, made: Made, values: Sequence[Value], batch: int) -> Text:
     """Return the expression of a call; raise UnknownFunction where there is none."""
     name, args = entry.function, list(entry.args)
     if name.startswith("__r"):
@@ -126,6 +135,8 @@ def write_call(entry: Called, read: Read, values: Sequence[Value], batch: int) -
         args=args,
         options=entry.options,
         read=read,
+        made=made,
+        values=values,
         shape=values[first.number].shape if isinstance(first, Ref) else (),
         result=values[entry.outputs[0]].shape,
         batch=batch,
@@ -197,6 +208,21 @@ def _write_axis(call: _Call) -> Text:
     return Text(f"{call.read(call.args[0]).within(5)}[{place}]")
 
 
+def _write_divergence(call: _Call) -> Text:
+    """Write a divergence between two softmaxes, which the language takes of their operands."""
+    student, teacher = call.made(call.args[0]), call.made(call.get(1, "target"))
+    meant = "log_softmax" if call.options.get("log_target") else "softmax"
+    for each, function in ((student, "log_softmax"), (teacher, meant)):
+        if each is None or each.function != function or call.axis_of(each) != 1:
+            raise UnknownFunction("kl_div of something else than a log_softmax and a softmax over classes")
+    assert student is not None
+    assert teacher is not None
+    reduction = {"batchmean": "", "sum": ', reduction="sum"'}.get(str(call.options.get("reduction", "mean")))
+    if reduction is None:
+        raise UnknownFunction('kl_div without reduction="batchmean" or "sum"')
+    return Text(f"kl_div({call.read(student.args[0]).text}, {call.read(teacher.args[0]).text}{reduction})")
+
+
 def _write_shape(call: _Call) -> Text:
     rows = call.batch and call.result and call.result[0] % call.batch == 0
     sizes = ["-1" if rows and index == 0 else str(size) for index, size in enumerate(call.result)]
@@ -233,6 +259,7 @@ HANDLERS: Mapping[str, Callable[[_Call], Text]] = {
     **dict.fromkeys(("cat", "concat", "concatenate", "stack"), _write_joined),
     **dict.fromkeys(("where", "lerp"), _write_each),
     "gather": _write_gather,
+    "kl_div": _write_divergence,
     "one_hot": _write_one_hot,
     "getitem": _write_subscript,
     **dict.fromkeys(("squeeze", "unsqueeze"), _write_axis),

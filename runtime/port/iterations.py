@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from runtime.audit.gradients import Applied, keep_ledger
 from runtime.audit.trace import Backward, Update, Write
-from runtime.port.tape import Tape
+from runtime.port.tape import Called, Derived, Ran, Tape, find_refs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +56,38 @@ def find_iterations(tape: Tape) -> tuple[Iteration, ...]:
                 stepped[name] = position
             case _:
                 pass
-    ends = [_find_end(tape, group[-1][0], after[0][1].start) for group, after in pairwise(groups)]
+    # What follows the last steps has none of its own: the recording ends within that iteration.
+    last = max(stepped.values(), default=-1)
+    if rest := [each for each in (groups[-1] if groups else []) if each[0] > last >= 0]:
+        groups[-1:] = [[each for each in groups[-1] if each[0] < last], rest]
+    ends = [
+        _find_end(tape, group[-1][0], _find_start(tape, after[0][1], group[-1][0])) for group, after in pairwise(groups)
+    ]
     ends += [len(tape.trace.events)] if groups else []
     starts = [0, *ends]
     return tuple(
         Iteration(number=number, first=first, last=last, backwards=tuple(event for _, event in group))
         for number, (group, first, last) in enumerate(zip(groups, starts, ends, strict=False))
     )
+
+
+def _find_start(tape: Tape, backward: Backward, last: int) -> int:
+    """Return the position of the first call of a model, after another position, that a backward goes through."""
+    makers = {number: each for each in tape.entries if isinstance(each, Called | Ran) for number in each.outputs}
+    root = next((each for each in tape.entries if isinstance(each, Derived) and each.backward == backward.number), None)
+    stack, seen, start = list(root.roots if root is not None else ()), set[int](), backward.start
+    while stack:
+        number = stack.pop()
+        made = makers.get(number)
+        if number in seen or made is None or made.position <= last:
+            continue
+        seen.add(number)
+        if isinstance(made, Ran):
+            start = min(start, made.position)
+            stack.extend(find_refs(made.inputs))
+        else:
+            stack.extend(find_refs((*made.args, *made.options.values())))
+    return start
 
 
 def _find_end(tape: Tape, last: int, following: int) -> int:

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, cast
+from itertools import pairwise
+from typing import Literal
 
 from runtime.audit.trace import Place
 from runtime.port.averages import Average, find_averages
 from runtime.port.expressions import DRAWS
 from runtime.port.iterations import Fired, Iteration
-from runtime.port.tape import Called, Derived, Entry, Ran, Ref, Stepped, Tape, as_list
+from runtime.port.tape import Called, Derived, Entry, Ran, Stepped, Tape, find_refs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """In which steps something takes place: every so many."""
+
+    period: int
+    first: int
+    problem: str = ""
+    """What cannot be said of it."""
 
 
 @dataclass(kw_only=True)
@@ -24,6 +36,8 @@ class Loop:
     fired: Mapping[str, tuple[Fired, ...]]
     drawn: Literal["ops", "named inputs", "inputs"] = "ops"
     """What random numbers become: they stand in for data where nothing else has rows, first those with a variable."""
+    has_rows: bool = True
+    """Inputs have the rows of one batch; else all of their sizes are fixed, as where a loop joins or folds batches."""
 
     @cached_property
     def producers(self) -> Mapping[int, tuple[int, Entry]]:
@@ -58,6 +72,44 @@ class Loop:
     def averages(self) -> tuple[Average, ...]:
         """Return the averages and copies."""
         return find_averages(self.tape)
+
+    @cached_property
+    def early(self) -> frozenset[Average]:
+        """Return the averages that move before their source is stepped: they follow the step before that one."""
+        found: list[Average] = []
+        for average in self.averages:
+            homes = [(each, at) for each in self.iterations for at in average.positions if each.first <= at < each.last]
+            steps = [
+                fire for name, fires in self.fired.items() if average.source in self.trained[name] for fire in fires
+            ]
+            if homes and all(
+                any(each.number == fire.iteration and at < fire.position for fire in steps) for each, at in homes
+            ):
+                found.append(average)
+        return frozenset(found)
+
+    def find_moves(self, average: Average) -> list[int]:
+        """Return the iterations after whose steps an average moves."""
+        found = [
+            each.number - (average in self.early)
+            for each in self.iterations
+            if any(each.first <= at < each.last for at in average.positions)
+        ]
+        return [each for each in found if each >= 0]
+
+    @cached_property
+    def ahead(self) -> int:
+        """Return how many steps a spec must have taken for its `every` to be due in the steps of the loop."""
+        if any(len(each.gathered) > 1 for fires in self.fired.values() for each in fires):
+            return 0
+        found = [find_beat([each.iteration for each in fires], len(self.iterations)) for fires in self.fired.values()]
+        beats = [each for each in found if each.period > 1 and not each.problem]
+        fitting = (
+            steps
+            for steps in range(math.lcm(*(each.period for each in beats)))
+            if all((each.first + 1 + steps) % each.period == 0 for each in beats)
+        )
+        return next(fitting, 0)
 
     @cached_property
     def owners(self) -> Mapping[int, str]:
@@ -193,16 +245,17 @@ class Flow:
         return entry if isinstance(entry, Called | Ran | Derived) else None
 
 
-def find_refs(given: object) -> Iterator[int]:
-    """Yield the values among arguments."""
-    match given:
-        case Ref(number):
-            yield number
-        case list() | tuple():
-            for each in as_list(cast("object", given)):
-                yield from find_refs(each)
-        case _:
-            pass
+def find_beat(iterations: Sequence[int], number: int) -> Beat:
+    """Return in which of so many iterations something takes place."""
+    if list(iterations) == list(range(number)) or not iterations:
+        return Beat(period=1, first=0)
+    gaps = {after - before for before, after in pairwise(iterations)} or {iterations[0] + 1}
+    period = min(gaps)
+    if len(gaps) == 1 and iterations[0] < period and iterations[-1] + period >= number:
+        return Beat(period=period, first=iterations[0])
+    shown = ", ".join(str(each + 1) for each in iterations)
+    problem = f"it runs in steps {shown} of {number}: see that `every` says so"
+    return Beat(period=period, first=iterations[0], problem=problem)
 
 
 def has_model(loop: Loop, number: int) -> bool:

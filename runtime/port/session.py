@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -21,10 +22,10 @@ from runtime.audit.recording import find_recorder
 from runtime.audit.session import run_script
 from runtime.port.iterations import Iteration, find_fired, find_iterations
 from runtime.port.loop import Loop
-from runtime.port.tape import Array, Derived, Tape
+from runtime.port.tape import Array, Derived, Ran, Tape
 from runtime.port.values import TODO
 from runtime.port.writing import Ported, Writer
-from runtime.state import State
+from runtime.state import Plain, State
 from runtime.step import Step, StepError
 
 
@@ -81,16 +82,10 @@ def port_tape(tape: Tape, name: str, file: str) -> Port:
         if not Writer(loop=loop, iteration=iteration, name=name).write().has_rows:
             loop = replace(loop, drawn=drawn)
     questions = tuple(f"{each.place}: {each.message}" for each in find_all(tape.trace) if level_of(each) == "question")
-    agreement, problem, todo = None, "", ""
-    try:
-        compile_step(load(Writer(loop=loop, iteration=iteration, name=name).write().text))
-        agreement = _compare(loop, name, iteration)
-    except (SpecError, StepError) as error:
-        first = next(each for each in error.diagnostics if each.severity == "error")
-        problem = f"error[{first.code}]: {first.message}"
-        todo = f"it does not run yet: {problem}"
-    except NothingToPort as error:
-        problem = str(error)
+    fixed = replace(loop, has_rows=False)
+    agreement, problem, todo = _try(loop, name, iteration)
+    if todo and not (found := _try(fixed, name, iteration))[2]:
+        loop, (agreement, problem, todo) = fixed, found
     if agreement is not None and not agreement.is_close:
         todo = "its steps are not those of the loop: something in the loop cannot be seen, or is left to do below"
     header = [
@@ -101,6 +96,19 @@ def port_tape(tape: Tape, name: str, file: str) -> Port:
     written = Writer(loop=loop, iteration=iteration, name=name, header=header).write()
     todos = (*([todo] if todo else []), *written.todos)
     return Port(text=written.text, todos=todos, questions=questions, agreement=agreement, problem=problem)
+
+
+def _try(loop: Loop, name: str, iteration: Iteration) -> tuple[Agreement | None, str, str]:
+    """Return how far the spec of a loop agrees with it, why the two were not compared, and what must be done first."""
+    try:
+        compile_step(load(Writer(loop=loop, iteration=iteration, name=name).write().text))
+        return _compare(loop, name, iteration), "", ""
+    except (SpecError, StepError) as error:
+        first = next(each for each in error.diagnostics if each.severity == "error")
+        problem = f"error[{first.code}]: {first.message}"
+        return None, problem, f"it does not run yet: {problem}"
+    except NothingToPort as error:
+        return None, str(error), ""
 
 
 def _find_loop(tape: Tape) -> Loop:
@@ -117,7 +125,8 @@ def _find_loop(tape: Tape) -> Loop:
 def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
     """Let the spec take the steps of the tape, with the values that it drew, and return how far the two agree."""
     tape = loop.tape
-    if drawing := [model.name for model in tape.models.values() if model.draws]:
+    drawn = {each.model for each in tape.entries if isinstance(each, Ran) and each.training}
+    if drawing := [model.name for model in tape.models.values() if model.draws and model.name in drawn]:
         raise NothingToPort(f"{', '.join(drawing)} drops units at random: the two draw other numbers")
     ported = Writer(loop=loop, iteration=iteration, name=name, draws=True).write()
     dtype = "float64" if any(each.dtype == "float64" for each in tape.values) else "float32"
@@ -128,15 +137,18 @@ def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
         if spec.models[own].class_ is not None
     }
     step = build(compile_step(spec), models=modules, dtype=dtype, device="cpu")
-    step.restore(_begin(step.state(), tape, ported))
-    losses, last = 0.0, dict[str, Array]()
+    step.restore(_begin(step.state(), loop, ported))
+    losses, last, arrays = 0.0, dict[str, Array](), dict[str, object]()
+    early = {own for own, other in ported.models.items() for each in loop.early if each.target == other}
     for each in loop.iterations:
+        arrays = {key: value for key, value in step.state().arrays.items() if key.split(".")[1] in early}
         batch = _find_batch(loop, each, ported, name, last)
         results = step(batch)
         losses = max([losses, *_compare_losses(step, results, loop, each, ported)])
     end = loop.iterations[-1].last
     numbers = next((found for at, found in tape.snapshots if at >= end), dict[int, Array]())
-    arrays, followers = step.state().arrays, {op.target(each) for each, op in spec.ops.items() if isinstance(op, EmaOp)}
+    arrays = {**step.state().arrays, **arrays}
+    followers = {op.target(each) for each, op in spec.ops.items() if isinstance(op, EmaOp)}
     weights = 0.0
     for own, other in ported.models.items():
         for number, inner in tape.models[other].tensors.items():
@@ -148,28 +160,36 @@ def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
     return Agreement(steps=len(loop.iterations), losses=losses, weights=weights, dtype=dtype)
 
 
-def _begin(state: State, tape: Tape, ported: Ported) -> State:
+def _begin(state: State, loop: Loop, ported: Ported) -> State:
     """Return a state with the numbers that the loop began with."""
+    tape = loop.tape
     first, arrays = tape.snapshots[0][1], dict(state.arrays)
     for own, other in ported.models.items():
         for number, inner in tape.models[other].tensors.items():
             key = f"models.{own}.{tape.models[other].prefix}{inner}"
             if number in first and key in arrays:
                 arrays[key] = first[number].astype(arrays[key].dtype)
-    return State(arrays=arrays, counters=state.counters, backend=state.backend)
+    steps = cast("Mapping[str, Plain]", state.counters["steps"])
+    counters: Mapping[str, Plain] = {**state.counters, "steps": {**steps, "train": loop.ahead}}
+    return State(arrays=arrays, counters=counters, backend=state.backend)
 
 
 def _find_batch(
     loop: Loop, iteration: Iteration, ported: Ported, name: str, last: dict[str, Array]
 ) -> Mapping[str, object]:
     """Return the batch of an iteration; what it has no value for, because nothing asks for it, is the one before."""
-    found = Writer(loop=loop, iteration=iteration, name=name, draws=True).write().inputs
-    for key, number in (*ported.inputs.items(), *found.items()):
-        data = loop.tape.values[number].data
-        if data is None:
+    written = Writer(loop=loop, iteration=iteration, name=name, draws=True).write()
+    same = {origin: written.inputs[key] for key, origin in written.origins.items()}
+    for key, number in ported.inputs.items():
+        found = same.get(ported.origins[key], written.inputs.get(key))
+        if found is None and key in last:
+            continue
+        value = loop.tape.values[number if found is None else found]
+        if value.data is None:
             raise NothingToPort(f"the numbers of '{key}' were not recorded")
-        if key in ported.inputs and (found.get(key) == number or key not in last):
-            last[key] = data
+        if (value.dtype, len(value.shape)) != (loop.tape.values[number].dtype, len(loop.tape.values[number].shape)):
+            raise NothingToPort(f"what '{key}' stands for is something else in other steps")
+        last[key] = value.data
     return dict(last)
 
 

@@ -6,7 +6,7 @@ positions are those of the trace's events.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 
@@ -29,6 +29,18 @@ def as_list(given: object) -> list[object]:
     """Return a list among the arguments of a function; what is no list is empty."""
     is_list = isinstance(given, (list, tuple)) and not isinstance(given, Ref)
     return list(cast("tuple[object, ...]", given)) if is_list else []
+
+
+def find_refs(given: object) -> Iterator[int]:
+    """Yield the values among arguments."""
+    match given:
+        case Ref(number):
+            yield number
+        case list() | tuple():
+            for each in as_list(cast("object", given)):
+                yield from find_refs(each)
+        case _:
+            pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +85,8 @@ class Ran:
     recorded: bool = True
     """A graph was recorded: gradients were enabled."""
     training: bool = True
+    autocast: str = ""
+    """The type in which autocast lets it compute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +104,16 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What advances the learning rate of an optimizer."""
+
+    kind: str
+    """Its class."""
+    curve: Mapping[str, Json] | None
+    """What it is in the language, counted in calls of its ``step``; None where it is none of its curves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped:
     """A step of an optimizer, with the options of its groups."""
 
@@ -99,6 +123,7 @@ class Stepped:
     rule: str
     groups: tuple[Mapping[str, object], ...]
     tensors: tuple[int, ...]
+    schedule: Schedule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

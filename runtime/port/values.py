@@ -6,13 +6,13 @@ import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import NamedTuple, cast
 
 from runtime.audit.trace import NOWHERE, Place
 from runtime.port.averages import Average
 from runtime.port.expressions import DRAWS, SAME, Text, UnknownFunction, write_call
-from runtime.port.loop import Flow, find_refs, has_model
-from runtime.port.tape import Called, Derived, Ran, Ref, as_list
+from runtime.port.loop import Flow, has_model
+from runtime.port.tape import Called, Derived, Ran, Ref, as_list, find_refs
 
 TODO = "TODO"
 """Marks in a spec what nothing but its author can write."""
@@ -31,6 +31,14 @@ class Line:
     """What else could have been meant."""
 
 
+class Origin(NamedTuple):
+    """Where an input comes from: its variable, its line, and its number among those of that line."""
+
+    variable: str
+    place: Place
+    nth: int
+
+
 @dataclass(kw_only=True)
 class Values:
     """Writes values; ``draws``: what is drawn at random is an input, so that two programs can have the same."""
@@ -43,6 +51,8 @@ class Values:
     draws: bool = False
     inputs: dict[str, int] = field(default_factory=dict[str, int])
     """Input -> its value."""
+    origins: dict[str, Origin] = field(default_factory=dict[str, "Origin"])
+    """Input -> by what it is known in other iterations, too."""
     input_lines: dict[str, Line] = field(default_factory=dict[str, Line])
     ops: dict[str, Line] = field(default_factory=dict[str, Line])
     texts: dict[int, Text] = field(default_factory=dict[int, Text])
@@ -70,7 +80,7 @@ class Values:
         value, entry = self.flow.loop.tape.values[number], self.flow.producer(number)
         if value.tensor is not None and value.tensor in self.flow.loop.owners:
             return self._write_parameter(value.tensor, number)
-        if value.constant is not None:
+        if value.constant is not None and not (value.shape and value.dtype.startswith(("int", "uint"))):
             return Text(
                 f"{value.constant:g}" if float(f"{value.constant:g}") == value.constant else repr(value.constant)
             )
@@ -85,6 +95,8 @@ class Values:
                 return self._write_input(number)
 
     def _write_called(self, entry: Called, number: int) -> Text:
+        if self._is_cast(entry):
+            return self._write_input(number, "" if self.flow.is_data(number) else "a cast of whole numbers")
         if entry.function in ("detach", "data.__get__", *SAME) and entry.args and isinstance(entry.args[0], Ref):
             place = entry.outputs.index(number) if entry.function == "broadcast_tensors" else 0
             first = entry.args[place]
@@ -104,16 +116,32 @@ class Values:
             return self._write_input(number)
         if entry.function in ("chunk", "split", "max", "min") and len(entry.outputs) > 1:
             return self._write_parts(entry, number)
-        before = dict(self.ops), dict(self.input_lines), dict(self.inputs), set(self.taken), dict(self.texts)
+        before = (
+            dict(self.ops),
+            dict(self.input_lines),
+            dict(self.inputs),
+            dict(self.origins),
+            set(self.taken),
+            dict(self.texts),
+        )
         try:
-            text = write_call(entry, self.read, self.flow.loop.tape.values, self.flow.batch)
+            text = write_call(entry, self.read, self._made, self.flow.loop.tape.values, self.flow.batch)
         except UnknownFunction as problem:
-            self.ops, self.input_lines, self.inputs, self.taken, self.texts = before
+            self.ops, self.input_lines, self.inputs, self.origins, self.taken, self.texts = before
             return self._write_input(number, f"{problem} is not in the language: write a `call` of your own")
         name = self.flow.loop.tape.names.get(number, "")
         if self.flow.needed[number] > 1:
             return self.add_op(name or "value", {"expr": text.text}, entry)
         return text
+
+    def _is_cast(self, entry: Called) -> bool:
+        """Return whether a function makes floating-point numbers of others."""
+        first, values = entry.args[0] if entry.args else None, self.flow.loop.tape.values
+        return (
+            entry.function in ("float", "double")
+            and isinstance(first, Ref)
+            and not values[first.number].dtype.startswith(("float", "bfloat"))
+        )
 
     def _write_parts(self, entry: Called, number: int) -> Text:
         """Return one of several results of a function."""
@@ -148,10 +176,15 @@ class Values:
         if entry.function in ("chunk", "split"):
             return all(map(self._is_written, self.flow.inner(number)))
         try:
-            write_call(entry, lambda _: Text("x"), self.flow.loop.tape.values, self.flow.batch)
+            write_call(entry, lambda _: Text("x"), self._made, self.flow.loop.tape.values, self.flow.batch)
         except UnknownFunction:
             return False
         return all(map(self._is_written, self.flow.inner(number)))
+
+    def _made(self, given: object) -> Called | None:
+        """Return the call of a function that made an argument."""
+        entry = self.flow.producer(given.number) if isinstance(given, Ref) else None
+        return entry if isinstance(entry, Called) else None
 
     def _write_input(self, number: int, todo: str = "") -> Text:
         value = self.flow.loop.tape.values[number]
@@ -175,10 +208,14 @@ class Values:
         )
         self.input_lines[name] = Line(text=fields, place=place, todo=self.note(todo, place))
         self.inputs[name] = number
+        variable = self.flow.loop.tape.names.get(number, "")
+        nth = sum(each[:2] == (variable, place) for each in self.origins.values())
+        self.origins[name] = Origin(variable, place, nth)
         return Text(name)
 
     def _sizes(self, shape: Sequence[int]) -> list[str]:
-        return ["batch" if index == 0 and size == self.flow.batch else str(size) for index, size in enumerate(shape)]
+        rows = self.flow.batch if self.flow.loop.has_rows else 0
+        return ["batch" if index == 0 and size == rows else str(size) for index, size in enumerate(shape)]
 
     def _write_draw(self, entry: Called, number: int) -> Text:
         name = self.flow.loop.tape.names.get(number, "")
@@ -265,7 +302,12 @@ class Values:
             ):
                 found.append(self.update_names[name])
         for average in self.flow.loop.averages:
-            if average.target == model and any(self._is_before(each, position) for each in average.positions):
+            is_of_step = average not in self.flow.loop.early
+            if (
+                is_of_step
+                and average.target == model
+                and any(self._is_before(each, position) for each in average.positions)
+            ):
                 found.append(self.average_names[average])
         return {"after": found[0] if len(found) == 1 else found} if found else {}
 

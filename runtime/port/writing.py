@@ -6,16 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 from runtime.audit.trace import NOWHERE, Backward, Place, ScalerStep, Tick
 from runtime.port.averages import Average
 from runtime.port.expressions import Text
 from runtime.port.iterations import Iteration
-from runtime.port.loop import Flow, Loop
+from runtime.port.loop import Beat, Flow, Loop, find_beat
 from runtime.port.rules import describe_rule
 from runtime.port.tape import Called, Clipped, Entry, Model, Ran, Ref, Stepped
-from runtime.port.values import TODO, Line, Values, flow_style, free_name
+from runtime.port.values import TODO, Line, Origin, Values, flow_style, free_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +24,8 @@ class Ported:
     text: str
     inputs: Mapping[str, int]
     """Input -> its value in the iteration."""
+    origins: Mapping[str, Origin]
+    """Input -> by what it is known in other iterations, too."""
     losses: Mapping[str, tuple[Place, ...]]
     """Update -> the backwards of its loss."""
     todos: tuple[str, ...]
@@ -78,6 +79,7 @@ class Writer:
         return Ported(
             text=self._lay_out(tuple(written)),
             inputs=values.inputs,
+            origins=values.origins,
             losses=written,
             todos=tuple(values.todos),
             models={self._model_names[name]: name for name in used},
@@ -103,7 +105,7 @@ class Writer:
                 place = line
                 terms.append(self.values.value(self._undivided(root, windows)[0]))
         if not terms:
-            self.values.note("no loss of it was recorded", self.loop.fired[optimizer][0].update.place)
+            terms = [Text(TODO)]
         return " + ".join(each.within(1) for each in terms), place
 
     def _undivided(self, root: int, windows: int) -> tuple[int, bool]:
@@ -120,20 +122,23 @@ class Writer:
     def _write_update(self, optimizer: str, loss: tuple[str, Place]) -> None:
         fires, steps = self.loop.fired[optimizer], self.loop.steps[optimizer]
         models = [self._model_names[each] for each in self.loop.trained[optimizer]]
+        updated = models if models else [TODO]
         place = fires[-1].update.place
-        fields: dict[str, object] = {"update": models[0] if len(models) == 1 else models, "loss": loss[0]}
+        fields: dict[str, object] = {"update": updated[0] if len(updated) == 1 else updated, "loss": loss[0]}
         rule, lacking = describe_rule(steps[0].rule, steps[0].groups[0])
         todos = [f"{lacking}: choose a rule" if lacking else ""]
+        todos += ["its loss was not recorded: write it"] if loss[0] == TODO else []
+        todos += ["the model that it steps was not seen to be called: write it"] if not models else []
         fields["optimizer"] = rule
         shared = {key: each for key, each in steps[0].groups[0].items() if key != "initial_lr"}
         if any(
             {key: each for key, each in group.items() if key != "initial_lr"} != shared for group in steps[0].groups[1:]
         ):
             todos.append("its groups have options of their own: write `groups` of the model")
-        if any(each.groups[0].get("lr") != steps[0].groups[0].get("lr") for each in steps) or any(
-            each.optimizer == optimizer for each in self.loop.tape.trace.of(Tick)
-        ):
-            todos.append("its learning rate changes: write a schedule")
+        curve, lacking = self._find_schedule(optimizer)
+        todos.append(lacking)
+        if curve is not None:
+            fields["optimizer"] = {**(rule if isinstance(rule, dict) else {"name": rule}), "lr": curve}
         clip = next((each for each in self.loop.tape.entries if self._clips(each, optimizer)), None)
         if isinstance(clip, Clipped):
             fields["clip"] = (
@@ -142,7 +147,7 @@ class Writer:
         limits = self._find_clamp(optimizer)
         if limits is not None:
             fields["constraint"] = {"clip": list(limits)}
-        windows = max(len(each.gathered) for each in fires)
+        windows, note = max(len(each.gathered) for each in fires), ""
         if windows > 1:
             roots = [
                 root
@@ -153,15 +158,32 @@ class Writer:
             divided = all(self._undivided(root, windows)[1] for root in roots)
             fields["accumulate"] = windows if divided else {"steps": windows, "reduce": "sum"}
         else:
-            period, todo = _find_period([each.iteration for each in fires], len(self.loop.iterations))
-            fields |= {"every": period} if period > 1 else {}
-            todos.append(todo)
+            fired = [each.iteration for each in fires]
+            beat = find_beat(fired, len(self.loop.iterations))
+            fields |= {"every": beat.period} if beat.period > 1 else {}
+            todos.append(beat.problem)
+            note = _describe_beat(beat, self.loop.ahead)
         self.values.ops[self._update_names[optimizer]] = Line(
             at=self._find_place([each.position for each in fires]),
             text=flow_style(fields),
             place=place,
             todo=self.values.note("; ".join(filter(None, todos)), place),
+            note=note,
         )
+
+    def _find_schedule(self, optimizer: str) -> tuple[Mapping[str, object] | None, str]:
+        """Return the schedule of a learning rate in the language, and what cannot be said of it."""
+        steps, events = self.loop.steps[optimizer], self.loop.tape.trace.events
+        schedule = steps[0].schedule
+        ticks = [at for at, each in enumerate(events) if isinstance(each, Tick) and each.optimizer == optimizer]
+        if schedule is not None and not ticks:
+            return None, f"{schedule.kind}, which sets its learning rate, was not advanced: write a schedule"
+        ends = zip(steps, [*(each.position for each in steps[1:]), len(events)], strict=True)
+        counts = [sum(step.position <= at < end for at in ticks) for step, end in ends]
+        if schedule is not None and schedule.curve is not None and set(counts[:-1]) <= {1} and counts[-1] <= 1:
+            return schedule.curve, ""
+        rates = {each.groups[0].get("lr") for each in steps}
+        return None, "its learning rate changes: write a schedule" if ticks or len(rates) > 1 else ""
 
     def _find_place(self, positions: Sequence[int]) -> float:
         """Return the place on the tape of a write: that of the iteration, if it takes place there."""
@@ -215,18 +237,14 @@ class Writer:
         if average.decay:
             fields |= {"init": "first_update"} if average.copies_first else {}
             fields |= {"buffers": average.buffers} if average.buffers else {}
-        moved = [
-            each.number
-            for each in self.loop.iterations
-            if any(each.first <= at < each.last for at in average.positions)
-        ]
+        moved = self.loop.find_moves(average)
         for name, fires in self.loop.fired.items():
             if len(moved) < len(self.loop.iterations) and [each.iteration for each in fires] == moved:
                 fields["every"] = self._update_names[name]
         if "every" not in fields:
-            period, late = _find_period(moved, len(self.loop.iterations))
-            fields |= {"every": period} if period > 1 else {}
-            todo = todo or late
+            beat = find_beat(moved, len(self.loop.iterations) - (average in self.loop.early))
+            fields |= {"every": beat.period} if beat.period > 1 else {}
+            todo = todo or beat.problem
         self.values.ops[self._average_names[average]] = Line(
             at=self._find_place(average.positions),
             text=flow_style(fields),
@@ -258,9 +276,7 @@ class Writer:
 
     def _lay_out(self, updates: Iterable[str]) -> str:
         lines = [*(f"# {each}" for each in self.header), "graphspec: 1", f"name: {self.name}"]
-        if any(True for _ in self.loop.tape.trace.of(ScalerStep)):
-            scale = next((each.scale for each in self.loop.tape.trace.of(Backward) if each.scale), 1.0)
-            lines.append(f"precision: {{compute: float32, loss_scale: {{initial: {scale:g}}}}}")
+        lines += self._write_precision()
         for title, section in (("inputs", self.values.input_lines), ("models", self._models), ("ops", self.values.ops)):
             if title == "ops":
                 section = dict(sorted(section.items(), key=lambda each: each[1].at))
@@ -269,6 +285,15 @@ class Writer:
                 lines.extend(line for name, each in section.items() for line in _lay_line(name, each))
         shown = ", ".join(f"{each}.loss" for each in updates)
         return "\n".join([*lines, f"outputs: [{shown}]", ""])
+
+    def _write_precision(self) -> list[str]:
+        tape = self.loop.tape
+        compute = next((each.autocast for each in tape.entries if isinstance(each, Ran) and each.autocast), "")
+        fields: dict[str, object] = {"compute": compute} if compute else {}
+        if any(True for _ in tape.trace.of(ScalerStep)):
+            scale = next((each.scale for each in tape.trace.of(Backward) if each.scale), 1.0)
+            fields = {"compute": "float32", **fields, "loss_scale": {"initial": scale}}
+        return [f"precision: {flow_style(fields)}"] if fields else []
 
 
 def _lay_line(name: str, line: Line) -> Iterator[str]:
@@ -286,13 +311,8 @@ def _step_name(optimizer: str) -> str:
     return f"step_{part}" if part else "step"
 
 
-def _find_period(iterations: Sequence[int], number: int) -> tuple[int, str]:
-    """Return in which steps something takes place: every so many, and what cannot be said of it."""
-    if list(iterations) == list(range(number)) or not iterations:
-        return 1, ""
-    gaps = {after - before for before, after in pairwise(iterations)} or {iterations[0] + 1}
-    period = min(gaps)
-    if len(gaps) == 1 and iterations[0] == period - 1:
-        return period, ""
-    shown = ", ".join(str(each + 1) for each in iterations)
-    return period, f"it runs in steps {shown} of {number}: see that `every` says so"
+def _describe_beat(beat: Beat, ahead: int) -> str:
+    """Return what an update that skips steps does in the loop, where a spec does it in other ones."""
+    shown = ", ".join(str(beat.first + 1 + beat.period * turn) for turn in range(2))
+    meant = ", ".join(str(beat.period * turn) for turn in (1, 2))
+    return f"the loop does so in steps {shown}, ..., `every` in steps {meant}, ..." if beat.period > 1 and ahead else ""

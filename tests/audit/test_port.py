@@ -19,8 +19,9 @@ from tests.audit.port import BEGIN, DROPPED, END, PAGE, write_row
 from tests.audit.port import port as port_alone
 
 EQUAL = (
-    "amp_gan", "averaged_model", "dcgan", "ddpg", "dqn", "ema_with_buffers", "fine_tuning", "gan_simultaneous",
-    "generator_first", "sac", "sac_alpha_first", "sac_policy_first", "simsiam", "vq_vae", "wgan_clamp", "wgan_gp",
+    "accumulation", "amp_gan", "averaged_model", "dcgan", "ddpg", "dqn", "ema_with_buffers", "fine_tuning",
+    "gan_simultaneous", "generator_first", "multi_task", "sac", "sac_alpha_first", "sac_policy_first", "simsiam", "td3",
+    "vq_vae", "wgan_clamp", "wgan_gp",
 )  # fmt: skip
 """Loops that are ported without edits."""
 HEAD = """
@@ -74,6 +75,40 @@ for i in range(8):
         slow.zero_grad()
         judged.square().mean().backward()
         slow.step()
+"""
+DISTILLED = """
+teacher = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)).eval()
+schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [1, 3], gamma=0.5)
+for i in range(5):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    with torch.no_grad():
+        soft = F.softmax(teacher(x) / 4, dim=-1)
+    far = F.kl_div(F.log_softmax(net(x) / 4, dim=-1), soft, reduction="batchmean")
+    optimizer.zero_grad()
+    (F.binary_cross_entropy_with_logits(net(x)[:, 0], (y > 0).double()) + 16 * far).backward()
+    optimizer.step()
+    schedule.step()
+"""
+MOMENTUM = """
+import copy
+keys = copy.deepcopy(net).requires_grad_(False)
+for i in range(4):
+    x = data[i * 8 : i * 8 + 8]
+    one = net(x + 0.1)
+    with torch.no_grad():
+        for k, q in zip(keys.parameters(), net.parameters()):
+            k.data = k.data * 0.9 + q.data * 0.1
+        other = keys(x)
+    optimizer.zero_grad()
+    (one - other).square().mean().backward()
+    optimizer.step()
+"""
+FOLDED = """
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], data[i * 4 : i * 4 + 4].view(24)
+    optimizer.zero_grad()
+    F.mse_loss(net(x).view(-1), y).backward()
+    optimizer.step()
 """
 
 
@@ -131,20 +166,30 @@ def test_averages_that_nothing_calls_are_ported(name, averages, capsys):
     assert made.agreement.weights <= 1e-6
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         (FUNCTIONS, ["split(", "gather(", "where(", "softmax(", "permute(", "momentum: 0.9"]),
         (ACCUMULATED, ["accumulate: 2", "clip: {norm: 0.5, eps: 1e-06}"]),
         (SECOND, ["every: 2", "after: step", "[net"]),
+        (
+            DISTILLED,
+            [
+                "kl_div(net_out_2 / 4, teacher_out / 4) * 16",
+                "lr: {schedule: piecewise, at: {0: 0.1, 1: 0.05, 3: 0.025}}",
+            ],
+        ),
+        (MOMENTUM, ["other: {forward: keys, inputs: ", "{ema: net, into: keys, decay: 0.9}"]),
+        (FOLDED, ["x: {shape: [8, 6]}", "y: {shape: [24]}"]),
     ],
-    ids=["functions", "accumulated", "every second step"],
+    ids=["functions", "accumulated", "every second step", "distilled", "average before the step", "folded batch"],
 )
 def test_what_it_recognizes_gives_the_numbers_of_the_loop(text, words, tmp_path):
     made = port_text(text, tmp_path)
     assert made.todos == ()
     assert made.agreement is not None, made.problem
-    assert max(made.agreement.losses, made.agreement.weights) <= 1e-12
+    assert max(made.agreement.losses, made.agreement.weights) <= 1e-12, made.text
     assert [word for word in words if word not in made.text and word != "[net"] == []
 
 
@@ -162,6 +207,22 @@ def test_a_difference_is_said_first(tmp_path):
     assert made.agreement is not None
     assert made.agreement.weights > 1e-3
     assert made.text.splitlines()[1].startswith("# TODO its steps are not those of the loop")
+
+
+def test_what_a_schedule_does_later_is_left_to_the_author(tmp_path):
+    later = ACCUMULATED.replace("for i in", "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)\nfor i in")
+    made = port_text(later, tmp_path)
+    assert made.todos == ("train.py:18: StepLR, which sets its learning rate, was not advanced: write a schedule",)
+
+
+def test_autocast_is_the_precision_of_the_spec(tmp_path):
+    torch.set_default_dtype(torch.float32)
+    cast = ACCUMULATED.replace("F.cross_entropy(net(x), y)", "F.cross_entropy(net(x).float(), y)")
+    cast = cast.replace("    loss =", '    with torch.autocast("cpu", dtype=torch.bfloat16):\n        loss =')
+    made = port_text(cast, tmp_path)
+    assert (made.todos, "precision: {compute: bfloat16}" in made.text) == ((), True)
+    assert made.agreement is not None, made.problem
+    assert made.agreement.is_close
 
 
 def test_a_script_without_steps_is_nothing_to_port(workdir, capsys):

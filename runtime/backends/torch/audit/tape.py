@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from compiler.ir.value import Json
-from runtime.audit.trace import Trace, Write
+from runtime.audit.trace import Event, Trace, Write
 from runtime.backends.torch.audit.arguments import find_arguments
 from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.places import find_argument, frames, variables_of
+from runtime.backends.torch.audit.schedules import find_schedule
 from runtime.backends.torch.audit.tensors import find_tensors
 from runtime.port.tape import Array, Called, Clipped, Derived, Entry, Model, Ran, Ref, Stepped, Tape, Value
 
@@ -95,7 +97,7 @@ class Taping:
         log = self._log
         if log.running or log.stepping or log.scaling or any(map(_has_tensors, log.layers)):
             return
-        results = list(find_tensors((result,)))
+        results = list(find_tensors((args[0] if function == "__setitem__" else result,)))
         if not results or (
             len(results) == 1 and not _is_in_place(function) and any(results[0] is each for each in args)
         ):
@@ -120,8 +122,9 @@ class Taping:
         )
 
     def begin(self) -> None:
-        """Note that a model is about to run: what the steps before it have left is complete."""
-        if not self._moved:
+        """Note that a model is about to run: what steps and averages before it have left is complete."""
+        since = self._snapshots[-1][0] if self._snapshots else 0
+        if not self._moved and not any(_is_move(each) for each in islice(self._log.events, since, None)):
             return
         self._moved = False
         with self._log.quiet():
@@ -138,6 +141,8 @@ class Taping:
             self._keep_one(each, "buffers")
 
     def _keep_one(self, tensor: torch.Tensor, kind: Any) -> None:
+        if type(tensor.data) is not torch.Tensor:  # one without numbers, of a step that was tried without any
+            return
         cell = self._log.cells.add(tensor, kind)
         if cell is not None:
             self._kept[cell.number] = tensor
@@ -165,6 +170,7 @@ class Taping:
                 keys=keys,
                 recorded=recorded,
                 training=module.training,
+                autocast=_find_autocast(module),
             )
         )
 
@@ -199,6 +205,7 @@ class Taping:
                 rule=type(optimizer).__name__,
                 groups=groups,
                 tensors=tuple(cell.number for cell in cells if cell is not None),
+                schedule=find_schedule(optimizer),
             )
         )
 
@@ -267,14 +274,27 @@ class Taping:
 _DROPPING = (nn.modules.dropout._DropoutNd, nn.RReLU)
 
 
+def _is_move(event: Event) -> bool:
+    """Return whether code of the user's makes a tensor of others."""
+    return isinstance(event, Write) and event.by == "code" and bool(event.sources)
+
+
 def _is_in_place(function: str) -> bool:
-    return (function.endswith("_") and not function.endswith("__") and function != "requires_grad_") or (
-        function.startswith("__i") and function not in ("__invert__", "__index__")
-    )
+    is_method = function.endswith("_") and not function.endswith("__") and function != "requires_grad_"
+    is_operator = function.startswith("__i") and function not in ("__invert__", "__index__")
+    return is_method or is_operator or function == "__setitem__"
 
 
 def _has_tensors(module: nn.Module) -> bool:
     return next(module.parameters(), None) is not None or next(module.buffers(), None) is not None
+
+
+def _find_autocast(module: nn.Module) -> str:
+    """Return the type in which autocast lets a module compute, empty where it is off."""
+    device = next(iter((*module.parameters(), *module.buffers()))).device.type
+    if not torch.is_autocast_enabled(device):
+        return ""
+    return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
 
 
 def _find_roots() -> Iterable[nn.Module]:
