@@ -219,6 +219,8 @@ class GradientUse:
     place: Place
     tensor: int
     taken: Place
+    listed: bool = False
+    """It is in two lists, as what it was before and after: the program takes both for numbers of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -328,12 +328,14 @@ def find_references(evidence: Evidence) -> Iterator[Finding]:
             if share.tensor == event.tensor and share.position < position and share.backward is not None
         ]
         last = shares[-1].backward if shares else None
-        if last is None or len({share.backward.place for share in shares[-2:] if share.backward}) < 2:
+        lines = {share.backward.place for share in shares[-2:] if share.backward}
+        if last is None or (len(lines) < 2 and not event.listed):
             continue  # the same loss once more: an accumulation that is watched
         yield Finding(
             code="grad-by-reference",
             place=last.place,
-            message=f"this backward adds to the gradient of {evidence.trace.tensors[event.tensor].model} in place, "
-            "which was taken without a copy before and is used after it",
+            message=f"this backward {'overwrites' if event.listed else 'adds to'} the gradient of "
+            f"{evidence.trace.tensors[event.tensor].model} in place, which was taken without a copy before and is used "
+            "after it",
             others=(Other("taken at", event.taken), Other("used at", event.place)),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import weakref
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from runtime.audit.trace import Cut, GradientChange, GradientRead, GradientUse, Place, Source
+from runtime.audit.trace import Backward, Cut, Event, GradientChange, GradientRead, GradientUse, Place, Source, Update
 from runtime.backends.torch.audit.kernels import Kernels
 from runtime.backends.torch.audit.log import CutMark, Log
 from runtime.backends.torch.audit.places import find_function, is_foreign
@@ -55,6 +56,10 @@ class _Taken(NamedTuple):
     cell: Cell
     count: int
     place: Place
+    position: int
+    """Among the events."""
+    earlier: Place | None = None
+    """Where the same tensor was taken before a backward of the same step wrote other numbers into it."""
 
 
 class Calls(TorchFunctionMode):
@@ -92,6 +97,9 @@ class Calls(TorchFunctionMode):
             held = self._taken.get(id(each))
             if held is not None and held.ref() is each:
                 self._note_use(held, log.place())
+                if held.earlier is not None and _is_listed_twice(each):
+                    self._taken[id(each)] = held._replace(earlier=None)
+                    log.add(GradientUse(place=log.place(), tensor=held.cell.number, taken=held.earlier, listed=True))
         if is_in_place:
             self._note_sources(args, kwargs)
         result = func(*args, **kwargs)
@@ -155,8 +163,11 @@ class Calls(TorchFunctionMode):
         if cell is None or by_library or log.calls:
             return
         place = log.place()
-        count = log.cells.pending.get(cell.number, 0)
-        self._taken[id(gradient)] = _Taken(weakref.ref(gradient), cell, count, place)
+        count, before = log.cells.pending.get(cell.number, 0), self._taken.get(id(gradient))
+        earlier = None
+        if before is not None and before.ref() is gradient and _is_rewritten(cell, log.events[before.position :]):
+            earlier = before.place
+        self._taken[id(gradient)] = _Taken(weakref.ref(gradient), cell, count, place, len(log.events), earlier)
         log.add(GradientRead(place=place, tensor=cell.number))
 
     def _note_use(self, held: _Taken, place: Place) -> None:
@@ -250,6 +261,19 @@ class Calls(TorchFunctionMode):
             else:
                 found.add(number)
         return frozenset(found)
+
+
+def _is_rewritten(cell: Cell, events: Sequence[Event]) -> bool:
+    """Return whether a backward has written the gradient of a tensor, and nothing has been stepped."""
+    if any(isinstance(each, Update) for each in events):
+        return False
+    gains = (gain for each in events if isinstance(each, Backward) for gain in each.gains)
+    return any(gain.tensor == cell.number for gain in gains)
+
+
+def _is_listed_twice(tensor: torch.Tensor) -> bool:
+    """Return whether two lists of the program hold a tensor. This looks at all objects, so it is asked rarely."""
+    return sum(type(each) is list for each in gc.get_referrers(tensor)) > 1
 
 
 def node_of(tensor: torch.Tensor) -> Any:
