@@ -69,6 +69,8 @@ class Forward:
     """A graph was recorded: gradients were enabled."""
     trainable: bool
     """Some parameter of the model required a gradient."""
+    idle: str = ""
+    """In eval mode, a layer of it that would do something else in training."""
     backward: int = 0
     """The backward that recomputes it."""
     compiled: bool = False

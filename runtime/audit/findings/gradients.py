@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
@@ -118,6 +118,7 @@ def find_leaks(evidence: Evidence) -> Iterator[Finding]:
     for share in evidence.ledger.shares:
         if share.backward is not None:
             by_backward[share.backward.number].append(share)
+    always_opposed = _find_opposed(evidence)
     for applied in evidence.ledger.updates:
         name = applied.event.optimizer
         for model, held in _by_model(evidence, applied).items():
@@ -135,7 +136,7 @@ def find_leaks(evidence: Evidence) -> Iterator[Finding]:
                 if victim is None:
                     continue
                 first, second = evidence.backwards[spared], evidence.backwards[leaking]
-                opposed = _cosine(held) < _OPPOSED
+                opposed = (name, model) in always_opposed
                 yield Finding(
                     code="leaked-grad",
                     place=second.place,
@@ -159,6 +160,19 @@ def _find_spared(
     return None
 
 
+def _find_opposed(evidence: Evidence) -> set[tuple[str, str]]:
+    """Return the optimizers and models whose gradients of two losses pull against each other in every update.
+
+    Those of several tasks do so now and then.
+    """
+    found: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for applied in evidence.ledger.updates:
+        for model, held in _by_model(evidence, applied).items():
+            if any(len(shares) > 1 for shares in held):
+                found[applied.event.optimizer, model].append(_cosine(held) < _OPPOSED)
+    return {key for key, each in found.items() if all(each)}
+
+
 def _cosine(held: Iterable[tuple[Share, ...]]) -> float:
     """Return the cosine between what was in some gradients and what was added to them."""
     gains = [share.gain for shares in held for share in shares[1:] if share.gain is not None]
@@ -178,10 +192,11 @@ def find_mixtures(evidence: Evidence) -> Iterator[Finding]:
         if share.backward is not None:
             for name in evidence.steppers.get(share.tensor, ()):
                 reached[name].add(share.backward.number)
+    opposed = _find_opposed(evidence)
     for applied in evidence.ledger.updates:
         name = applied.event.optimizer
         for model, held in _by_model(evidence, applied).items():
-            is_opposed = _cosine(held) < _OPPOSED
+            is_opposed = (name, model) in opposed
             numbers = {share.backward.number for shares in held for share in shares if share.backward is not None}
             for other in uses.keys() - {name}:
                 both, alone = numbers & uses[other].keys(), numbers - reached[other]
@@ -270,8 +285,11 @@ def find_lost(evidence: Evidence) -> Iterator[Finding]:
         for share in shares
         if share.backward and not each.is_live
     }
+    times = Counter(share.tensor for share in evidence.ledger.shares)
     places: dict[Place, dict[str, list[Share]]] = defaultdict(lambda: defaultdict(list))
     for share in evidence.ledger.shares:
+        if not evidence.trace.tensors[share.tensor].name and times[share.tensor] < 2:
+            continue  # an input of one step, of which a gradient is taken
         if share.backward is not None and share.backward.number not in zeroed:
             places[share.backward.place][evidence.trace.model(share.tensor)].append(share)
     for place, models in places.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from runtime.audit.findings.clocks import find_averages
 from runtime.audit.findings.finding import Evidence, Finding
-from runtime.audit.trace import Draw, Write
+from runtime.audit.trace import Draw, Forward, Write
 
 _DROPOUT = ("native_dropout", "bernoulli_", "bernoulli", "_fused_dropout", "rrelu_with_noise")
 
@@ -38,6 +38,19 @@ def find_frozen_in_train_mode(evidence: Evidence) -> Iterator[Finding]:
                     )
             case _:
                 pass
+
+
+def find_trained_in_eval_mode(evidence: Evidence) -> Iterator[Finding]:
+    """Yield models that are trained without ever running in training mode, which would change what they do."""
+    forwards = [each for each in evidence.trace.of(Forward) if each.recorded and not each.backward]
+    training = {each.model for each in forwards if each.training}
+    for event in forwards:
+        if event.idle and event.model in evidence.trained and event.model not in training:
+            yield Finding(
+                code="trained-in-eval-mode",
+                place=event.place,
+                message=f"{event.model} is trained, but runs in eval mode alone, where its {event.idle} acts otherwise",
+            )
 
 
 def _is_in(model: str, targets: set[str]) -> bool:

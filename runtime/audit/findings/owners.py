@@ -105,7 +105,8 @@ def find_unreached(evidence: Evidence) -> Iterator[Finding]:
 def find_unreached_parameters(evidence: Evidence) -> Iterator[Finding]:
     """Yield models, or parts of them, that run, are stepped, and never get a gradient, while others do."""
     moving = {part.tensor for event in evidence.trace.of(Update) for part in event.parts if part.has_gradient}
-    called = {event.model: event for event in evidence.trace.of(Forward) if event.recorded and event.trainable}
+    called = {event.model: event for event in evidence.trace.of(Forward) if event.trainable and not event.backward}
+    recorded = {event.model for event in evidence.trace.of(Forward) if event.recorded}
     seen = set[str]()
     for applied in evidence.ledger.updates:
         event = applied.event
@@ -119,7 +120,12 @@ def find_unreached_parameters(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(
                 code="untrained",
                 place=event.place,
-                message=f"{event.optimizer} has {shown}, and {model} runs, but no loss has ever reached them",
+                message=f"{event.optimizer} has {shown}, and {model} runs, but "
+                + (
+                    "no loss has ever reached them"
+                    if model in recorded
+                    else "without a graph alone, so no loss reaches them"
+                ),
                 others=(Other("it runs at", called[model].place),),
                 level="question",
             )

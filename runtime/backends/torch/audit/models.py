@@ -58,6 +58,10 @@ class Models:
                 log.cells.add(each, "buffers")
         if log.running or next(module.parameters(), None) is None:
             return
+        if len(log.layers) > 1:
+            own = [log.cells.known(each) for each in module._parameters.values() if each is not None]
+            if any(each is None or not each.model for each in own):
+                log.names.add_part(log.layers[0], module)
         inputs = [each for each in find_tensors(args) if each.is_floating_point()]
         if not torch.is_grad_enabled():
             nodes = [node for node in map(node_of, inputs) if node is not None]
@@ -105,6 +109,7 @@ class Models:
                     training=module.training,
                     recorded=call.recorded,
                     trainable=any(each.requires_grad for each in module.parameters()),
+                    idle="" if module.training else _find_idle(module),
                     backward=log.backward,
                     compiled=is_compiled,
                 )
@@ -129,3 +134,8 @@ class Models:
 
     def _add(self, place: Place, model: nn.Module, kind: Any, other: Place | None) -> None:
         self._log.add(Replicated(place=place, model=self._log.names.of(model), event=kind, other=other))
+
+
+def _find_idle(module: nn.Module) -> str:
+    kinds = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
+    return next((type(each).__name__ for each in module.modules() if isinstance(each, kinds) and not each.training), "")

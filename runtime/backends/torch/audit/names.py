@@ -40,7 +40,8 @@ def _parts(value: object) -> Iterator[tuple[str, object]]:
             yield from ((f".{name}", each) for name, each in value.named_modules() if name)
             yield from ((f".{name}", each) for name, each in vars(value).items())
         case dict():
-            yield from ((f"[{key!r}]", each) for key, each in list(value.items())[:200])
+            simple = ((key, each) for key, each in list(value.items())[:200] if isinstance(key, str | int | tuple))
+            yield from ((f"[{key!r}]", each) for key, each in simple)
         case list() | tuple():
             yield from ((f"[{index}]", each) for index, each in enumerate(value[:200]))
         case _:
@@ -86,6 +87,17 @@ class Names:
         for inner, tensor in model.named_buffers():
             self._name(self._cells.add(tensor, "buffers"), name, inner)
         return name
+
+    def add_part(self, model: nn.Module, part: nn.Module) -> None:
+        """Name the parameters of a module that runs within a model and is no submodule of it, as in a plain list."""
+        home, name = self.of(model), type(part).__name__
+        for each in model.modules():
+            for attribute, value in vars(each).items():
+                if not attribute.startswith("_"):
+                    inner = next((place for place, one in _parts(value) if one is part), "")
+                    name = f"{attribute}{inner}" if inner else name
+        for inner, tensor in part.named_parameters():
+            self._name(self._cells.add(tensor), home, f"{name}.{inner}")
 
     def complete(self, cell: Cell) -> None:
         """Find the model of a cell that no call has named: among the user's variables, else among all modules."""

@@ -69,10 +69,18 @@ class Optimizers:
 
     @property
     def turns(self) -> list[int]:
-        """Return how often each optimizer has been stepped; one that was there before counts once it is."""
-        there = (each for each in (ref() for ref in self._there) if each is not None and id(each) in self._log.stepped)
-        made = (each for each in (ref() for ref in self._made) if each is not None)
-        return [self._log.stepped.get(id(each), 0) for each in (*there, *made)]
+        """Return how often each optimizer has been stepped.
+
+        One that was there before counts once it is, and one that wraps another as soon as its parameters are stepped.
+        """
+        stepped = self._log.stepped
+        there = [each for each in (ref() for ref in self._there) if each is not None and id(each) in stepped]
+        made = [each for each in (ref() for ref in self._made) if each is not None]
+        turning = [each for each in (*there, *made) if id(each) in stepped]
+        moved = {id(tensor) for each in turning for tensor in parameters_of(each)}
+        idle = [each for each in made if id(each) not in stepped]
+        waiting = [each for each in idle if any(id(tensor) not in moved for tensor in parameters_of(each))]
+        return [*(stepped[id(each)] for each in turning), *(0 for _ in waiting)]
 
     def alive(self) -> Iterator[Optimizer]:
         """Yield the optimizers that there are, whether they were stepped or not."""

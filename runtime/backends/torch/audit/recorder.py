@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from runtime.audit.recording import Enough
 from runtime.audit.trace import Optimizer as OptimizerFacts
-from runtime.audit.trace import Stored, Trace
+from runtime.audit.trace import Stored, Trace, Update
 from runtime.backends.torch.audit.calls import Calls
 from runtime.backends.torch.audit.engine import Engine
 from runtime.backends.torch.audit.kernels import Kernels
@@ -80,6 +80,7 @@ class Recorder:
         for each in vars(lr_scheduler).values():
             if isinstance(each, type) and hasattr(each, "get_last_lr") and "step" in vars(each):
                 self._replace(each, "step", optimizers.tick)
+        self._replace(torch.autograd.graph, "disable_saved_tensors_hooks", self._transform)
         self._replace(torch, "compile", self._compile)
         if "torch._dynamo.eval_frame" in sys.modules:
             self._replace(sys.modules["torch._dynamo.eval_frame"].OptimizedModule, "__call__", self._call_compiled)
@@ -114,6 +115,13 @@ class Recorder:
             yield
         finally:
             self._listen()
+
+    @contextmanager
+    def _transform(self, original: Callable[..., Any], message: str) -> Iterator[None]:
+        """Listen to nothing while a transform of functions runs, which works without hooks of saved tensors alone."""
+        self._log.unseen["torch.func transforms functions: what these do is not seen"] = None
+        with self._paused(), original(message):
+            yield
 
     def _compile(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Compile as always; calls of the result are not looked into."""
@@ -151,6 +159,8 @@ class Recorder:
         """Stop listening, let go of everything, and return the trace."""
         self._stack.close()
         log = self._log
+        if not any(isinstance(each, Update) for each in log.events):
+            log.unseen["no optimizer of PyTorch took a step: what a program updates by itself is not judged"] = None
         with log.quiet():
             optimizers = list[OptimizerFacts]()
             for each in self._optimizers.alive():
@@ -182,6 +192,8 @@ class Recorder:
         mine = self._log.stepped.get(id(optimizer), 0)
         least = min(self._optimizers.turns, default=0)
         if mine >= self._steps and (least >= self._steps or mine >= _PATIENCE * self._steps):
+            if least < self._steps:
+                self._log.unseen[f"an optimizer took less than {self._steps} steps within {mine} of another"] = None
             raise Enough
 
     def _replace(self, home: Any, name: str, stand_in: Callable[..., Any]) -> None:
