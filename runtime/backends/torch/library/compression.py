@@ -104,7 +104,7 @@ class Bits(Compressor):
                 for each in theirs
             )
             assert isinstance(total, torch.Tensor)
-            total = torch.where(torch.stack(theirs)[:, -1].any(), torch.nan, total)
+            total = torch.where(torch.stack(theirs)[:, -1].bool().any(), torch.nan, total)
             parts = zip(total.split(sizes), places, strict=True)
             return [each.to(self.rests[place].dtype).view(self.rests[place].shape) for each, place in parts]
 
