@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -34,9 +35,8 @@ from tests.processes.cases import (
     train,
     write_text,
 )
-from tests.processes.mutants import MUTANTS
-from tests.processes.worker import JUDGED, ROWS
-from tests.properties.mutant import Mutant
+from tests.processes.mutants import MUTANTS, Misplaced
+from tests.processes.worker import JUDGED
 
 pytestmark = pytest.mark.xdist_group("replicas")  # one worker starts the processes
 
@@ -173,14 +173,26 @@ def test_values_leave_together_and_others_work_meanwhile() -> None:
     }
 
 
+def list_sent(part: Mapping[str, np.ndarray]) -> Mapping[str, list[int]]:
+    """Return the bytes of the messages of a process, by collective."""
+    return {key: value.tolist() for key, value in part.items() if key.startswith("sent by ")}
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_mutant_is_noticed(folder: Path, mutant: Mutant) -> None:
+def test_a_mutant_is_noticed(folder: Path, mutant: Misplaced) -> None:
     match mutant.killer:
-        case "numbers":
-            whole, parts = alone(mutant.case, ROWS), found(folder, mutant.name)
+        case "numbers":  # those that other tests compare with one process, or with the published rule
+            pairs = zip(found(folder, mutant.case, mutant.run), found(folder, mutant.name, mutant.run), strict=True)
             assert any(
-                np.abs(part[key] - value).max(initial=0) > 1e-4 for part in parts for key, value in whole.items()
+                not np.allclose(part[key], value, rtol=0, atol=1e-4, equal_nan=True)
+                for right, part in pairs
+                for key, value in right.items()
             )
+        case "bytes":
+            right, wrong = (found(folder, name, mutant.run)[0] for name in (f"{mutant.case}.sent", mutant.name))
+            assert list_sent(right) != list_sent(wrong)
+        case "error":
+            assert all("error" in part for part in found(folder, mutant.name, mutant.run))
         case "messages":
             right = list_messages(mutant.case)
             with mutant.applied():

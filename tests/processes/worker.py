@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from graphspec import SpecError
 from tests.processes.cases import (
     ADDING,
     ALONE,
@@ -21,17 +23,17 @@ from tests.processes.cases import (
     REPLICATED,
     RUNS,
     SENT,
+    SHARDED,
     STEPS,
     Run,
     draw,
     train,
 )
 from tests.processes.group import fork
-from tests.processes.mutants import MUTANTS, NUMBERS
+from tests.processes.mutants import BYTES, ERROR, MUTANTS, NUMBERS
+from tests.processes.patterns.table import PATTERNS, train_spec
 from tests.processes.random_specs import try_specs
 
-ROWS = 5
-"""The rows of the batch for mutants: the processes have different parts."""
 JUDGED, FIRST = 4, 1000
 """How many random specs are compared in every test run, and their first seed."""
 
@@ -103,13 +105,27 @@ def resume(run: Run, rank: int, folder: Path) -> None:
 
 
 def try_mutants(run: Run, rank: int, folder: Path) -> None:
-    """Train with compilers that are wrong, as one of the processes of a run."""
+    """Train with compilers or support code that are wrong, as one of the processes of a run."""
     for mutant in MUTANTS:
-        if mutant.killer == NUMBERS:
-            with mutant.applied():
-                step = run.make_step(CASES[mutant.case])
-            found = dict(train(CASES[mutant.case], step, ROWS, rank, run.world))
-            np.savez(run.path(folder, mutant.name, rank), allow_pickle=False, **found)
+        if mutant.run is not run or mutant.killer not in (NUMBERS, BYTES, ERROR):
+            continue
+        case, found = {**CASES, **ALONE, **ADDING, **SENT}[mutant.case], dict[str, np.ndarray]()
+        with mutant.applied():
+            step = run.make_step(case)
+        with counting() as sent:
+            try:
+                found |= train(case, step, run.rows, rank, run.world)
+            except SpecError as error:
+                found |= {"error": np.array(str(error))}
+        counted = {f"sent by {call}": np.array(sizes) for call, sizes in sent.items()}
+        np.savez(run.path(folder, mutant.name, rank), allow_pickle=False, **found, **counted)
+
+
+def train_patterns(run: Run, rank: int, folder: Path) -> None:
+    """Train the patterns that are also written by hand, as one of the processes of a run."""
+    for number, pattern in enumerate(PATTERNS):
+        found = train_spec(pattern, run.kind, rank, run.world)
+        np.savez(run.path(folder, f"pattern {number}", rank), allow_pickle=False, **found)
 
 
 def judge_random_specs(rank: int, folder: Path) -> None:
@@ -125,11 +141,15 @@ def main(folder: Path, runs: Sequence[Run] = RUNS) -> int:
 
         def work(rank: int, run: Run = run) -> None:
             """Take part in a run; two replicas do all else."""
+            if run in COMPRESSED:
+                warnings.simplefilter("error")
             train_cases(run, rank, folder)
             if run in COMPRESSED:
                 resume(run, rank, folder)
+            if run in (REPLICATED, SHARDED):
+                train_patterns(run, rank, folder)
+            try_mutants(run, rank, folder)
             if run is REPLICATED:
-                try_mutants(run, rank, folder)
                 judge_random_specs(rank, folder)
 
         failed += fork(run.world, folder / f"meet.{run.title}", work)

@@ -41,6 +41,7 @@ def make_parts(folder: Path) -> Mapping[str, tuple[str, ...]]:
         "needed-on-tensorflow": ("-m", "tests.conformance.necessity", "40"),
         "every-case": ("-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--every-case", "-m", "sample or long"),
         "processes": ("-m", "tests.processes.long"),
+        "patterns": ("-m", "tests.processes.patterns"),
         "kills": ("-m", "tests.resilience", "15"),
         "kills-on-tensorflow": ("-m", "tests.resilience", "4", "--backend", "tensorflow"),
         "demo": ("examples/demo.py", "--out", str(folder / "demo")),

@@ -1,0 +1,1 @@
+"""Nine patterns of training steps on two processes: by hand under three wrappers, and as specs."""
