@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import runpy
+import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 from runtime.audit.findings.catalogue import find_all
 from runtime.audit.findings.finding import Finding
@@ -98,7 +99,7 @@ def run_script(path: Path, arguments: Sequence[str]) -> tuple[BaseException | No
     sys.argv = [str(path), *arguments]
     sys.path[0] = str(path.resolve().parent)
     try:
-        runpy.run_path(str(path), run_name="__main__")
+        _run_main(path)
     except Enough:
         pass
     except SystemExit as end:
@@ -108,6 +109,17 @@ def run_script(path: Path, arguments: Sequence[str]) -> tuple[BaseException | No
     finally:
         sys.argv, sys.path[0] = before
     return problem, "" if problem is None else _describe(problem)
+
+
+def _run_main(path: Path) -> None:
+    """Run a file as the main module. Unlike `runpy`, Python gives it an absolute path, and leaves `sys.argv` alone."""
+    main, before = ModuleType("__main__"), sys.modules["__main__"]
+    main.__file__ = os.path.abspath(path)
+    sys.modules["__main__"] = main
+    try:
+        exec(compile(path.read_bytes(), main.__file__, "exec"), vars(main))
+    finally:
+        sys.modules["__main__"] = before
 
 
 def _describe(problem: BaseException) -> str:

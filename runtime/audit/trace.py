@@ -164,11 +164,19 @@ class Cut:
     """The same input reaches the loss on another path."""
 
 
+Site: TypeAlias = tuple[tuple[str, int, int], ...]
+"""The calls that lead to something, the innermost first: file, first line of the function, and instruction in it.
+
+A function that is called twice has two sites, even on one line.
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backward:
     """One run of autograd: ``loss.backward()`` or ``autograd.grad``."""
 
     place: Place
+    site: Site = ()
     number: int
     start: int
     """The events before it, those that it caused left out."""

@@ -52,6 +52,8 @@ def audit(
         raise typer.BadParameter(
             f"there is no file {str(baseline)!r}: write it with --update-baseline", param_hint="--baseline"
         )
+    # The program may change the working directory.
+    report, sarif, html, baseline = map(keep_place, (report, sarif, html, baseline))
     made, problem = audit_script(script, arguments or (), steps)
     if isinstance(problem, Exception):
         show_error_of(problem)
@@ -74,6 +76,11 @@ def audit(
             complain(f"what a finding means and how to mend it: `stepgraph explain {made.findings[0].code}`")
     if problem is not None or made.of("error") or (strict and made.of("warning")):
         raise typer.Exit(PROBLEM)
+
+
+def keep_place(path: Path | None) -> Path | None:
+    """Return a path that means the same in another working directory; - is the terminal."""
+    return path if path is None or str(path) == "-" else path.absolute()
 
 
 def show_error_of(error: Exception) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from runtime.cli.audit import Arguments, Script, show_error_of
+from runtime.cli.audit import Arguments, Script, keep_place, show_error_of
 from runtime.cli.inspect import deliver
 from runtime.terminal import PROBLEM, complain, counted
 
@@ -28,6 +28,8 @@ def port(
     from runtime.port.session import NothingToPort, port_script
     from runtime.port.values import TODO
 
+    # The program may change the working directory.
+    output, report = keep_place(output), keep_place(report)
     try:
         made, problem = port_script(script, arguments or (), steps)
     except NothingToPort as error:

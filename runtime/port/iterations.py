@@ -40,7 +40,7 @@ def find_iterations(tape: Tape) -> tuple[Iteration, ...]:
     for position, event in enumerate(tape.trace.events):
         match event:
             case Backward(accumulates=True, inside=0, error=""):
-                if not groups or any(event.place == other.place for _, other in groups[-1]):
+                if not groups or any(event.site == other.site for _, other in groups[-1]):
                     groups.append([])
                     stepped = {}
                 groups[-1].append((position, event))

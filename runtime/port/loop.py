@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
-from runtime.audit.trace import Place
+from runtime.audit.trace import Site, Update
 from runtime.port.averages import Average, find_averages
 from runtime.port.expressions import DRAWS
 from runtime.port.iterations import Fired, Iteration
@@ -134,10 +134,37 @@ class Loop:
         }
 
     @cached_property
-    def causes(self) -> Mapping[str, tuple[Place, ...]]:
-        """Return the lines of the backwards whose gradients each optimizer applies."""
+    def moving(self) -> Mapping[str, frozenset[int]]:
+        """Return the tensors that each optimizer has and that have required a gradient in one of its steps."""
+        found: dict[str, set[int]] = {}
+        for each in self.tape.trace.of(Update):
+            found.setdefault(each.optimizer, set()).update(part.tensor for part in each.parts if part.required)
+        return {name: frozenset(each) for name, each in found.items()}
+
+    @cached_property
+    def varying(self) -> Mapping[int, tuple[float, ...]]:
+        """Return the calls whose numbers change from iteration to iteration, by their places on the tape."""
+        calls: dict[tuple[object, ...], list[Called]] = {}
+        for each in self.iterations:
+            seen = Counter[tuple[object, ...]]()
+            for entry in self.tape.entries:
+                if isinstance(entry, Called) and each.first <= entry.position < each.last:
+                    key = entry.place, entry.function
+                    calls.setdefault((*key, seen[key]), []).append(entry)
+                    seen[key] += 1
+        found: dict[int, tuple[float, ...]] = {}
+        for entries in calls.values():
+            for given in zip(*(each.args for each in entries), strict=False):
+                numbers = [each for each in given if isinstance(each, int | float)]
+                if len(numbers) == len(entries) and len(set(numbers)) > 1:
+                    found |= {self.order[id(each)]: tuple(numbers) for each in entries}
+        return found
+
+    @cached_property
+    def causes(self) -> Mapping[str, tuple[Site, ...]]:
+        """Return the sites of the backwards whose gradients each optimizer applies."""
         return {
-            name: tuple(dict.fromkeys(event.place for each in fired for event in each.backwards))
+            name: tuple(dict.fromkeys(event.site for each in fired for event in each.backwards))
             for name, fired in self.fired.items()
         }
 
@@ -150,11 +177,11 @@ class Flow:
     iteration: Iteration
 
     @cached_property
-    def roots(self) -> Mapping[Place, Derived]:
-        """Return the backwards of the iteration by their lines."""
+    def roots(self) -> Mapping[Site, Derived]:
+        """Return the backwards of the iteration by their sites."""
         numbers = {event.number for event in self.iteration.backwards}
         found = (each for each in self.loop.tape.entries if isinstance(each, Derived) and each.backward in numbers)
-        return {each.place: each for each in found}
+        return {each.site: each for each in found}
 
     def inner(self, number: int) -> tuple[int, ...]:
         """Return the values that a value is made of, within the iteration."""

@@ -20,9 +20,10 @@ from runtime.api import build
 from runtime.audit.findings.catalogue import find_all, level_of
 from runtime.audit.recording import find_recorder
 from runtime.audit.session import run_script
+from runtime.audit.trace import Draw, Update
 from runtime.port.iterations import Iteration, find_fired, find_iterations
 from runtime.port.loop import Loop
-from runtime.port.tape import Array, Derived, Ran, Tape
+from runtime.port.tape import Array, Derived, Tape
 from runtime.port.values import TODO
 from runtime.port.writing import Ported, Writer
 from runtime.state import Plain, State
@@ -71,6 +72,8 @@ def port_script(path: Path, arguments: Sequence[str], steps: int) -> tuple[Port,
     recorder.start_tape()
     problem, error = run_script(path, arguments)
     tape = recorder.finish_tape(error)
+    if error and not any(True for _ in tape.trace.of(Update)):
+        raise NothingToPort(f"the program ended with {error}")
     return port_tape(tape, re.sub(r"\W+", "-", path.stem) or "ported", path.name), problem
 
 
@@ -88,6 +91,7 @@ def port_tape(tape: Tape, name: str, file: str) -> Port:
         loop, (agreement, problem, todo) = fixed, found
     if agreement is not None and not agreement.is_close:
         todo = "its steps are not those of the loop: something in the loop cannot be seen, or is left to do below"
+    questions += Writer(loop=loop, iteration=iteration, name=name).write().questions
     header = [
         f"Written by `stepgraph port {file}` from {len(loop.iterations)} of its steps; comments name its lines.",
         *([f"{TODO} {todo}"] if todo else []),
@@ -125,9 +129,8 @@ def _find_loop(tape: Tape) -> Loop:
 def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
     """Let the spec take the steps of the tape, with the values that it drew, and return how far the two agree."""
     tape = loop.tape
-    drawn = {each.model for each in tape.entries if isinstance(each, Ran) and each.training}
-    if drawing := [model.name for model in tape.models.values() if model.draws and model.name in drawn]:
-        raise NothingToPort(f"{', '.join(drawing)} drops units at random: the two draw other numbers")
+    if drawing := dict.fromkeys(each.model for each in tape.trace.of(Draw) if each.model):
+        raise NothingToPort(f"{', '.join(drawing)} draws at random: the two have other numbers")
     ported = Writer(loop=loop, iteration=iteration, name=name, draws=True).write()
     dtype = "float64" if any(each.dtype == "float64" for each in tape.values) else "float32"
     spec = load(ported.text)
@@ -198,8 +201,8 @@ def _compare_losses(
 ) -> list[float]:
     """Return the relative differences of the losses in an iteration."""
     numbers = {event.number for event in iteration.backwards}
-    derived = {each.place: each for each in loop.tape.entries if isinstance(each, Derived) and each.backward in numbers}
-    scales = {event.place: event.scale or 1.0 for event in iteration.backwards}
+    derived = {each.site: each for each in loop.tape.entries if isinstance(each, Derived) and each.backward in numbers}
+    scales = {event.site: event.scale or 1.0 for event in iteration.backwards}
     found: list[float] = []
     for name, places in ported.losses.items():
         key = f"{name}.loss"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compiler.ir.value import Json
-from runtime.audit.trace import Place, Trace
+from runtime.audit.trace import Place, Site, Trace
 
 Array: TypeAlias = npt.NDArray[np.generic]
 
@@ -95,6 +95,7 @@ class Derived:
 
     position: int
     place: Place
+    site: Site
     backward: int
     roots: tuple[int, ...]
     losses: tuple[float, ...]
@@ -123,6 +124,8 @@ class Stepped:
     rule: str
     groups: tuple[Mapping[str, object], ...]
     tensors: tuple[int, ...]
+    members: tuple[frozenset[int], ...]
+    """Those of each group."""
     schedule: Schedule | None = None
 
 
@@ -153,12 +156,12 @@ class Model:
     """What it is in the language, where it is a list of built-in layers."""
     prefix: str = ""
     """What the names of its tensors begin with in the language: a single layer is the first of a list."""
+    unknown: str = ""
+    """The first of its layers that the language does not have, where it is a list of layers."""
     arguments: Mapping[str, Json] | None = None
     """With which its class makes it, where they could be found."""
     shape: tuple[int, ...] | None = None
     """Of a single tensor that is no part of a module."""
-    draws: bool = False
-    """It has layers that drop units at random."""
     by_mode: bool = False
     """It has layers that do something else in training mode."""
 

@@ -57,6 +57,9 @@ class Values:
     ops: dict[str, Line] = field(default_factory=dict[str, Line])
     texts: dict[int, Text] = field(default_factory=dict[int, Text])
     todos: list[str] = field(default_factory=list[str])
+    loose: list[str] = field(default_factory=list[str])
+    """What is left to do and has no line of its own in the spec."""
+    questions: list[str] = field(default_factory=list[str])
 
     def read(self, given: object) -> Text:
         """Return the expression of an argument; raise UnknownFunction where it is none that the language has."""
@@ -129,10 +132,22 @@ class Values:
         except UnknownFunction as problem:
             self.ops, self.input_lines, self.inputs, self.origins, self.taken, self.texts = before
             return self._write_input(number, f"{problem} is not in the language: write a `call` of your own")
+        self._note_numbers(entry)
         name = self.flow.loop.tape.names.get(number, "")
         if self.flow.needed[number] > 1:
             return self.add_op(name or "value", {"expr": text.text}, entry)
         return text
+
+    def _note_numbers(self, entry: Called) -> None:
+        """Note numbers of the program that may be something else in other steps."""
+        numbers = self.flow.loop.varying.get(self.flow.loop.order[id(entry)], ())
+        if numbers:
+            shown = ", ".join(f"{each:g}" for each in numbers[:3])
+            todo = f"a number changes from step to step ({shown}): make it an input, or a `schedule`"
+            self.loose.append(self.note(todo, entry.place) and f"{entry.place}: {todo}")
+        by = entry.args[1] if entry.function in ("div", "__truediv__", "true_divide") and len(entry.args) > 1 else None
+        if isinstance(by, int | float) and by == self.flow.batch > 1:
+            self.questions.append(f"{entry.place}: it divides by {by:g}, the size of the batch: a mean, if it is that")
 
     def _is_cast(self, entry: Called) -> bool:
         """Return whether a function makes floating-point numbers of others."""
@@ -235,7 +250,7 @@ class Values:
         if model.shape is None:
             return self._write_input(number, f"{model.name}.{model.tensors[tensor]} is used outside of its model")
         entry = next(
-            each for each in self.flow.loop.tape.entries if isinstance(each, Called) and Ref(number) in each.args
+            each for each in self.flow.loop.tape.entries if isinstance(each, Called) and number in find_refs(each.args)
         )
         fields = {"forward": name, **self.after(model.name, entry.position)}
         return self.add_op(f"{name}_value", flow_style(fields), entry)

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from runtime.audit.trace import NOWHERE, Backward, Place, ScalerStep, Tick
+from runtime.audit.trace import NOWHERE, Backward, GradientChange, Place, ScalerStep, Site, Tick, Write
 from runtime.port.averages import Average
 from runtime.port.expressions import Text
 from runtime.port.iterations import Iteration
 from runtime.port.loop import Beat, Flow, Loop, find_beat
 from runtime.port.rules import describe_rule
-from runtime.port.tape import Called, Clipped, Entry, Model, Ran, Ref, Stepped
+from runtime.port.tape import Called, Clipped, Entry, Model, Ran, Ref, Stepped, find_refs
 from runtime.port.values import TODO, Line, Origin, Values, flow_style, free_name
+
+_MIXING = ("add", "sub", "mul", "lerp", "iadd", "isub", "imul", "addcmul")
+"""Functions that averages are written with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +29,10 @@ class Ported:
     """Input -> its value in the iteration."""
     origins: Mapping[str, Origin]
     """Input -> by what it is known in other iterations, too."""
-    losses: Mapping[str, tuple[Place, ...]]
-    """Update -> the backwards of its loss."""
+    losses: Mapping[str, tuple[Site, ...]]
+    """Update -> the backwards of its loss, where all of that is its own."""
     todos: tuple[str, ...]
+    questions: tuple[str, ...]
     models: Mapping[str, str]
     """Model -> its name in the trace."""
     has_rows: bool
@@ -63,11 +67,14 @@ class Writer:
             draws=self.draws,
         )
         self._models: dict[str, Line] = {}
+        self._shared: set[str] = set()
+        """Optimizers that take a part of a loss."""
 
     def write(self) -> Ported:
         """Return the spec."""
         loop, values = self.loop, self.values
         losses = {name: self._write_loss(name) for name in loop.fired}
+        self._note_weights()
         for name, loss in losses.items():
             self._write_update(name, loss)
         for average in loop.averages:
@@ -76,12 +83,16 @@ class Writer:
         for name in used:
             self._write_model(loop.tape.models[name])
         written = {self._update_names[name]: loop.causes[name] for name in loop.fired}
+        compared = {
+            each: sites for each, sites in written.items() if each not in map(self._update_names.get, self._shared)
+        }
         return Ported(
             text=self._lay_out(tuple(written)),
             inputs=values.inputs,
             origins=values.origins,
-            losses=written,
+            losses=compared,
             todos=tuple(values.todos),
+            questions=tuple(dict.fromkeys(values.questions)),
             models={self._model_names[name]: name for name in used},
             has_rows=any("[batch" in each.text for each in values.input_lines.values()),
         )
@@ -99,14 +110,35 @@ class Writer:
         windows = max(len(each.gathered) for each in self.loop.fired[optimizer])
         terms: list[Text] = []
         place = NOWHERE
-        for line in self.loop.causes[optimizer]:
-            derived = self.flow.roots.get(line)
+        for site in self.loop.causes[optimizer]:
+            derived = self.flow.roots.get(site)
             for root in derived.roots if derived is not None else ():
-                place = line
-                terms.append(self.values.value(self._undivided(root, windows)[0]))
+                assert derived is not None
+                place = derived.place
+                number = self._undivided(root, windows)[0]
+                found = self._find_terms(number, set(self.loop.trained[optimizer]))
+                if found != [number]:
+                    self._shared.add(optimizer)
+                terms += [self._write_term(each) for each in found]
         if not terms:
             terms = [Text(TODO)]
         return " + ".join(each.within(1) for each in terms), place
+
+    def _find_terms(self, number: int, models: set[str]) -> list[int]:
+        """Return the terms of a loss that reach some models: each of several optimizers has a loss for its own."""
+        entry = self.flow.producer(number)
+        refs = list(find_refs(entry.args)) if isinstance(entry, Called) else []
+        if not isinstance(entry, Called) or entry.function.strip("_") not in ("add", "radd", "iadd") or len(refs) != 2:
+            return [number]
+        if all(self.flow.reaches(each) & models for each in refs):
+            found = [self._find_terms(each, models) for each in refs]
+            return [number] if found == [[each] for each in refs] else [*found[0], *found[1]]
+        return [term for each in refs if self.flow.reaches(each) & models for term in self._find_terms(each, models)]
+
+    def _write_term(self, number: int) -> Text:
+        """Return a loss as an expression: what a model returns is none by itself."""
+        text = self.values.value(number)
+        return Text(f"mean({text.text})") if isinstance(self.flow.producer(number), Ran) else text
 
     def _undivided(self, root: int, windows: int) -> tuple[int, bool]:
         """Return what is divided by the number of steps in a window, and whether anything is."""
@@ -130,11 +162,11 @@ class Writer:
         todos += ["its loss was not recorded: write it"] if loss[0] == TODO else []
         todos += ["the model that it steps was not seen to be called: write it"] if not models else []
         fields["optimizer"] = rule
-        shared = {key: each for key, each in steps[0].groups[0].items() if key != "initial_lr"}
         if any(
-            {key: each for key, each in group.items() if key != "initial_lr"} != shared for group in steps[0].groups[1:]
+            isinstance(each, GradientChange) and each.change == "changed" and self._is_of(each, optimizer)
+            for each in self.loop.tape.trace.events[self.iteration.first : self.iteration.last]
         ):
-            todos.append("its groups have options of their own: write `groups` of the model")
+            todos.append("code of the loop changes its gradients: write a `transform`")
         curve, lacking = self._find_schedule(optimizer)
         todos.append(lacking)
         if curve is not None:
@@ -151,9 +183,9 @@ class Writer:
         if windows > 1:
             roots = [
                 root
-                for line in self.loop.causes[optimizer]
-                if line in self.flow.roots
-                for root in self.flow.roots[line].roots
+                for site in self.loop.causes[optimizer]
+                if site in self.flow.roots
+                for root in self.flow.roots[site].roots
             ]
             divided = all(self._undivided(root, windows)[1] for root in roots)
             fields["accumulate"] = windows if divided else {"steps": windows, "reduce": "sum"}
@@ -170,6 +202,59 @@ class Writer:
             todo=self.values.note("; ".join(filter(None, todos)), place),
             note=note,
         )
+
+    def _note_weights(self) -> None:
+        """Ask what lines are for that compute with weights, and that are part of no loss, update or known average."""
+        known = {each.place for each in self.loop.tape.trace.of(Write)} | {each.place for each in self.loop.averages}
+        makers = map(self.flow.made, self.flow.needed)
+        known |= {each.place for each in makers if each is not None}
+        for entry in self.loop.tape.entries:
+            if not isinstance(entry, Called) or entry.position <= self.loop.iterations[0].backwards[0].start:
+                continue
+            if entry.place in known or entry.function.strip("_").removeprefix("r") not in _MIXING:
+                continue
+            given = find_refs((*entry.args, *entry.options.values()))
+            tensors = (self._source(each) for each in given)
+            models = {self.loop.owners[each] for each in tensors if each is not None and each in self.loop.owners}
+            if models:
+                name = self._model_names[min(models)]
+                self.values.questions.append(
+                    f"{entry.place}: it computes with the weights of {name}: for an average write an `ema`"
+                )
+
+    def _find_groups(self, model: Model) -> tuple[list[dict[str, object]], str]:
+        """Return the groups of a model in the language, and what cannot be said of them."""
+        loop, own = self.loop, {number: name for number, name in model.tensors.items() if number in self._parameters}
+        steppers = [name for name, models in loop.trained.items() if model.name in models and name in loop.fired]
+        if not steppers:
+            return [], ""
+        if len(steppers) > 1:
+            return [], f"{' and '.join(steppers)} step parts of it: make these models of their own"
+        steps = loop.steps[steppers[0]][0]
+        moving = loop.moving.get(steppers[0], frozenset())
+        parts: dict[int, list[str]] = {}
+        for number, name in own.items():
+            at = next((index for index, each in enumerate(steps.members) if number in each), -1)
+            parts.setdefault(at if number in moving else -1, []).append(model.prefix + name)
+        names, found, todo = [model.prefix + each for each in own.values()], list[dict[str, object]](), ""
+        base = steps.groups[0]
+        for at, members in parts.items():
+            group = steps.groups[at]
+            fields: dict[str, object] = {"frozen": True} if at < 0 else {}
+            changed = (
+                {key for key in base if key != "initial_lr" and group.get(key) != base[key]} if at >= 0 else set[str]()
+            )
+            if "lr" in changed:
+                fields["lr_scale"] = float(f"{float(str(group['lr'])) / float(str(base['lr'])):.12g}")
+            if "weight_decay" in changed:
+                fields["weight_decay"] = group["weight_decay"]
+            todo = todo or ("its groups have other options: see `groups`" if changed - {"lr", "weight_decay"} else "")
+            found += [{"match": write_pattern(members, names), **fields}] if fields else []
+        return found, todo
+
+    @cached_property
+    def _parameters(self) -> set[int]:
+        return {each.number for each in self.loop.tape.trace.tensors if each.kind == "params"}
 
     def _find_schedule(self, optimizer: str) -> tuple[Mapping[str, object] | None, str]:
         """Return the schedule of a learning rate in the language, and what cannot be said of it."""
@@ -190,6 +275,11 @@ class Writer:
         first, last = self.iteration.first, self.iteration.last
         position = next((each for each in positions if first <= each < last), last)
         return sum(each.position <= position for each in self.loop.tape.entries) - 0.5
+
+    def _is_of(self, change: GradientChange, optimizer: str) -> bool:
+        """Return whether a change is of a gradient that an optimizer applies, and by no function that clips."""
+        by_library = change.function.startswith(("clip_grad", "unscale"))
+        return change.tensor in self.loop.steps[optimizer][0].tensors and not by_library
 
     def _clips(self, entry: Entry, optimizer: str) -> bool:
         """Return whether an entry clips the gradients of an optimizer: its next step is that one's."""
@@ -269,13 +359,21 @@ class Writer:
         else:
             fields["class"] = model.kind
             if model.arguments is None:
-                todo = "write its arguments under `args`, or a function that returns it"
+                lacking_layer = f"{model.unknown} is no built-in layer: " if model.unknown else ""
+                todo = f"{lacking_layer}write its arguments under `args`, or a function that returns it"
             elif model.arguments:
                 fields["args"] = dict(model.arguments)
-        self._models[name] = Line(text=flow_style(fields), todo=self.values.note(todo, NOWHERE))
+        groups, lacking = self._find_groups(model)
+        if groups:
+            fields["groups"] = groups[0] if len(groups) == 1 else groups
+        todo = "; ".join(filter(None, (todo, lacking)))
+        self._models[name] = Line(text=flow_style(fields), todo=todo)
+        if todo:
+            self.values.todos.append(f"models.{name}: {todo}")
 
     def _lay_out(self, updates: Iterable[str]) -> str:
-        lines = [*(f"# {each}" for each in self.header), "graphspec: 1", f"name: {self.name}"]
+        header = [*self.header, *(f"{TODO} {each}" for each in dict.fromkeys(self.values.loose))]
+        lines = [*(f"# {each}" for each in header), "graphspec: 1", f"name: {self.name}"]
         lines += self._write_precision()
         for title, section in (("inputs", self.values.input_lines), ("models", self._models), ("ops", self.values.ops)):
             if title == "ops":
@@ -302,6 +400,17 @@ def _lay_line(name: str, line: Line) -> Iterator[str]:
     if line.note:
         yield f"  # {line.note}"
     yield f"  {name}: {line.text}" + (f"  # {line.place}" if line.place != NOWHERE else "")
+
+
+def write_pattern(members: Sequence[str], names: Sequence[str]) -> str:
+    """Return a pattern that finds some of the parameters, by the modules that have no others."""
+    rest, parts = set(names) - set(members), dict[str, None]()
+    for name in members:
+        heads = (name[: at + 1] for at, letter in enumerate(name) if letter == ".")
+        head = next((each for each in heads if not any(other.startswith(each) for other in rest)), None)
+        parts[(head or name).replace(".", "[.]") + ("" if head else "$")] = None
+    found = list(parts)
+    return f"^{found[0]}" if len(found) == 1 else f"^({'|'.join(found)})"
 
 
 def _step_name(optimizer: str) -> str:

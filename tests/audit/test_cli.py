@@ -99,10 +99,24 @@ def test_a_script_that_fails_is_reported_with_its_own_traceback(workdir, capsys)
     assert execute(["audit", "train.py"]) == 1
     shown = capsys.readouterr()
     assert "KeyError: 'mine'" in shown.err
-    assert [line.split()[1] for line in shown.err.splitlines() if line.startswith("  File")] == ['"train.py",']
+    shown_files = [line.split()[1] for line in shown.err.splitlines() if line.startswith("  File")]
+    assert shown_files == [f'"{workdir / "train.py"}",']  # as Python shows it
     assert "the program ended with KeyError: 'mine'" in shown.out
     Path("train.py").write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
     assert execute(["audit", "train.py"]) == 0
+
+
+def test_a_program_that_changes_the_folder_finds_its_file_and_reports_stay(workdir, capsys):
+    text = (
+        "import os, tempfile\nos.chdir(tempfile.gettempdir())\nassert os.path.samefile(__file__, os.environ['ITS'])\n"
+    )
+    Path("train.py").write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ITS", str(workdir / "train.py"))
+        patch.chdir(workdir)  # and back at the end
+        assert execute(["audit", "train.py", "--json", "report.json"]) == 0
+    assert (workdir / "report.json").is_file()
+    assert "not seen: no optimizer of PyTorch took a step" in capsys.readouterr().out
 
 
 def test_warnings_fail_where_they_should(workdir, capsys):

@@ -103,6 +103,53 @@ for i in range(4):
     (one - other).square().mean().backward()
     optimizer.step()
 """
+PLAIN = """
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+"""
+FROZEN = """
+net[0].requires_grad_(False)
+nn.init.orthogonal_(net[2].weight)
+extra = nn.Sequential(nn.Linear(3, 3), nn.InstanceNorm1d(1), nn.Linear(3, 2))
+groups = [{"params": extra[0].parameters(), "lr": 0.02, "weight_decay": 0.1}, {"params": extra[2].bias}]
+both = torch.optim.SGD([{"params": net.parameters()}, *groups], lr=0.1)
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    out = net(x)
+    both.zero_grad()
+    (F.cross_entropy(out, y) + extra(out[:, None])[:, 0].square().mean()).backward()
+    both.step()
+"""
+SEVERAL = """
+head = nn.Linear(3, 3)
+slow = torch.optim.SGD(head.parameters(), lr=0.01)
+def judge(model, value, y):
+    F.cross_entropy(model(value), y).backward()
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    optimizer.zero_grad()
+    slow.zero_grad()
+    judge(net, x, y); judge(net, -x, y)
+    optimizer.step()
+    value = net(x).detach()
+    F.cross_entropy(head(value), y).backward()
+    slow.step()
+"""
+SHARED = """
+head = nn.Linear(3, 3)
+slow = torch.optim.SGD(head.parameters(), lr=0.01)
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    out, only = net(x), head(x[:, :3])
+    optimizer.zero_grad()
+    slow.zero_grad()
+    (F.cross_entropy(head(out), y) + only.square().mean() + out.square().mean()).backward()
+    optimizer.step()
+    slow.step()
+"""
 FOLDED = """
 for i in range(4):
     x, y = data[i * 8 : i * 8 + 8], data[i * 4 : i * 4 + 4].view(24)
@@ -181,9 +228,35 @@ def test_averages_that_nothing_calls_are_ported(name, averages, capsys):
             ],
         ),
         (MOMENTUM, ["other: {forward: keys, inputs: ", "{ema: net, into: keys, decay: 0.9}"]),
+        (
+            FROZEN,
+            [
+                'groups: {match: "^0[.]", frozen: true}',
+                "extra: {layers: [{linear: 3}, instance_norm, {linear: 2}], groups: "
+                '[{match: "^0[.]", lr_scale: 0.2, weight_decay: 0.1}, {match: "^2[.]weight$", frozen: true}]}',
+            ],
+        ),
+        (SEVERAL, ["cross_entropy(model_out, y) + cross_entropy(model_out_2, y)"]),
+        (
+            SHARED,
+            [
+                'step: {update: net, loss: "cross_entropy(head_out, y) + mean(square(out))"',
+                'step_slow: {update: head, loss: "cross_entropy(head_out, y) + mean(square(only))"',
+            ],
+        ),
         (FOLDED, ["x: {shape: [8, 6]}", "y: {shape: [24]}"]),
     ],
-    ids=["functions", "accumulated", "every second step", "distilled", "average before the step", "folded batch"],
+    ids=[
+        "functions",
+        "accumulated",
+        "every second step",
+        "distilled",
+        "average before the step",
+        "frozen",
+        "function",
+        "shared loss",
+        "folded batch",
+    ],
 )
 def test_what_it_recognizes_gives_the_numbers_of_the_loop(text, words, tmp_path):
     made = port_text(text, tmp_path)
@@ -207,6 +280,49 @@ def test_a_difference_is_said_first(tmp_path):
     assert made.agreement is not None
     assert made.agreement.weights > 1e-3
     assert made.text.splitlines()[1].startswith("# TODO its steps are not those of the loop")
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        (
+            "F.cross_entropy(net(x), y)",
+            "F.cross_entropy(net(x), y) * (1 + i)",
+            "a number changes from step to step (1, 2, 3)",
+        ),
+        (
+            "    if i % 2 == 1:",
+            "    if i % 2 == 1:\n        net[0].weight.grad.add_(1)",
+            "code of the loop changes its gradients",
+        ),
+        ("data[i * 4", "torch.tensor(i) * data[i * 4", ""),
+    ],
+    ids=["numbers", "gradients", "data"],
+)
+def test_what_a_recording_cannot_show_is_said_with_its_line(before, after, line, tmp_path):
+    made = port_text(ACCUMULATED.replace(before, after), tmp_path)
+    assert any(line in each for each in made.todos) if line else made.todos == ()
+
+
+@pytest.mark.parametrize(
+    ("loop", "question"),
+    [
+        (
+            PLAIN.replace("F.cross_entropy(net(x), y)", '(F.cross_entropy(net(x), y, reduction="sum") / 8)'),
+            "size of the batch",
+        ),
+        (
+            PLAIN
+            + "    with torch.no_grad():\n        [s.sub_(0.1 * (s - p)) for s, p in zip(kept, net.parameters())]\n",
+            "it computes with the weights of net: for an average write an `ema`",
+        ),
+    ],
+    ids=["batch", "average"],
+)
+def test_what_only_the_author_knows_is_asked(loop, question, tmp_path):
+    made = port_text("\nkept = [p.detach().clone() for p in net.parameters()]\n" + loop, tmp_path)
+    assert (made.todos, [question in each for each in made.questions]) == ((), [True])
 
 
 def test_what_a_schedule_does_later_is_left_to_the_author(tmp_path):

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch._C._functorch import is_functorch_wrapped_tensor  # pyright: ignore[reportMissingModuleSource]
 
 from runtime.audit.trace import NOWHERE, Backward, Cut, Freed, Gain, Place, Replicated, Spent
 from runtime.backends.torch.audit.calls import PLACE, ROOT, node_of
 from runtime.backends.torch.audit.log import CutMark, Log, Root, Running
 from runtime.backends.torch.audit.models import CUTS, Models
+from runtime.backends.torch.audit.places import find_site
 from runtime.backends.torch.audit.spent import Kernel, find_spent
 from runtime.backends.torch.audit.tags import Tag
 from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of
@@ -48,9 +50,9 @@ class Engine:
     def run(self, original: Callable[..., Any], outputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a backward as it would have run, and note it."""
         log = self._log
-        if log.busy:
-            return original(outputs, *args, **kwargs)
         roots = tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
+        if log.busy or any(map(is_functorch_wrapped_tensor, find_tensors(roots))):
+            return original(outputs, *args, **kwargs)
         with log.quiet():
             log.backwards += 1
             event, nodes, leaves = self._prepare(roots, args, kwargs)
@@ -82,7 +84,7 @@ class Engine:
             self._mark(event, roots, nodes, result)
             self._note_replicas(event, leaves)
         if log.tape is not None and not log.running:
-            log.tape.derived(event.number, roots, _find_inputs(args), result)
+            log.tape.derived(event, roots, _find_inputs(args), result)
         return result
 
     def _prepare(
@@ -108,6 +110,7 @@ class Engine:
         marks: list[CutMark] = [log.cuts[each] for tag in tags for each in sorted(tag.cuts)]
         event = Backward(
             place=log.place(),
+            site=find_site(),
             number=log.backwards,
             start=len(log.events),
             accumulates=accumulates,

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import nn
 
-from runtime.audit.trace import Cut, Event, Overwritten, Place, Read, Source
+from runtime.audit.trace import Backward, Cut, Event, Overwritten, Place, Read, Source
 from runtime.backends.torch.audit.names import Names
 from runtime.backends.torch.audit.places import find_place
 from runtime.backends.torch.audit.spent import Kernel
@@ -31,7 +31,7 @@ class Notes(Protocol):
     def ran(self, module: nn.Module, args: Sequence[Any], result: Any, *, recorded: bool) -> None:
         """Note a call of a model."""
 
-    def derived(self, number: int, roots: Sequence[Any], inputs: Sequence[Any], result: Any) -> None:
+    def derived(self, event: Backward, roots: Sequence[Any], inputs: Sequence[Any], result: Any) -> None:
         """Note a backward, or gradients that it returns."""
 
     def alias(self, result: Any, source: Any) -> None:

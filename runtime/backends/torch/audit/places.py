@@ -13,7 +13,7 @@ from types import CodeType, FrameType
 
 import torch
 
-from runtime.audit.trace import NOWHERE, Place
+from runtime.audit.trace import NOWHERE, Place, Site
 
 _OURS = Path(__file__).resolve().parents[3]
 _FOREIGN = (
@@ -67,6 +67,11 @@ def find_place() -> Place:
     while frame is not None and is_foreign(frame.f_code):
         frame = frame.f_back
     return NOWHERE if frame is None else Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def find_site() -> Site:
+    """Return the calls of the user's that have led to what runs."""
+    return tuple((each.f_code.co_filename, each.f_code.co_firstlineno, each.f_lasti) for each in frames())
 
 
 def find_function() -> str:

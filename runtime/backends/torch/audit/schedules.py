@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from torch.optim import Optimizer, lr_scheduler
@@ -21,13 +21,23 @@ def find_schedule(optimizer: Optimizer) -> Schedule | None:
     outer = [each for each in found if id(each) not in inner]
     if not outer:
         return None
-    curve = _describe(outer[0]) if len(outer) == 1 and len(optimizer.param_groups) == 1 else None
+    curve = _describe(outer[0]) if len(outer) == 1 else None
     return Schedule(kind=" and ".join(type(each).__name__ for each in outer), curve=curve)
 
 
 def _describe(schedule: Any) -> dict[str, Json] | None:
     """Return a schedule in the language; None where it is none of its curves."""
-    rate = float(schedule.base_lrs[0]) if isinstance(schedule, LRScheduler) else 0.0
+    if isinstance(schedule, lr_scheduler.SequentialLR):
+        parts = [_describe(each) for each in schedule._schedulers]
+        ends = schedule._milestones
+        spans = [end - start for start, end in pairwise([0, *ends])]
+        if None in parts:
+            return None
+        timed: list[Json] = [
+            {**part, "for": span} for part, span in zip(parts, spans, strict=False) if part is not None
+        ]
+        return {"schedule": "join", "parts": [*timed, parts[-1]]}
+    rate = float(schedule.base_lrs[0]) if hasattr(schedule, "base_lrs") else 0.0
     match schedule:
         case lr_scheduler.ExponentialLR(gamma=gamma):
             return {"schedule": "exponential", "from": rate, "rate": gamma}

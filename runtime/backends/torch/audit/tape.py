@@ -9,12 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 from compiler.ir.value import Json
-from runtime.audit.trace import Event, Trace, Write
+from runtime.audit.trace import Backward, Event, Trace, Write
 from runtime.backends.torch.audit.arguments import find_arguments
 from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.places import find_argument, frames, variables_of
@@ -57,6 +58,10 @@ class Taping:
 
     def _add(self, tensor: torch.Tensor, *, data: bool = False, constant: float | None = None) -> int:
         number, cell = len(self._values), None
+        if _is_lost(tensor):
+            self._values.append(Value(shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch.")))
+            self._numbers[id(tensor)] = tensor, number
+            return number
         if tensor.is_leaf and tensor.requires_grad:
             cell = self._log.cells.add(tensor)
             if cell is not None:
@@ -82,6 +87,8 @@ class Taping:
                 return tuple(map(self._encode, value))
             case torch.dtype():
                 return str(value).removeprefix("torch.")
+            case np.generic():
+                return value.item()
             case _:
                 return value
 
@@ -106,9 +113,10 @@ class Taping:
             given, options = self._encode(tuple(args)), {key: self._encode(each) for key, each in kwargs.items()}
             outputs = []
             for each in results:
-                is_filled = function in _FILLING and each.numel() > 0 and not each.is_complex()
-                constant = float(each.flatten()[0]) if is_filled and bool((each == each.flatten()[0]).all()) else None
-                outputs.append(self._add(each, data=not each.requires_grad, constant=constant))
+                is_filled = function in _FILLING and each.numel() > 0 and not each.is_complex() and not _is_lost(each)
+                first = each.detach().flatten()[0] if is_filled else None
+                constant = float(first) if first is not None and bool((each.detach() == first).all()) else None
+                outputs.append(self._add(each, data=_is_lost(each) or not each.requires_grad, constant=constant))
         assert isinstance(given, tuple)
         self._entries.append(
             Called(
@@ -174,15 +182,16 @@ class Taping:
             )
         )
 
-    def derived(self, number: int, roots: Sequence[Any], inputs: Sequence[Any], result: Any) -> None:
+    def derived(self, event: Backward, roots: Sequence[Any], inputs: Sequence[Any], result: Any) -> None:
         """Note a backward, or gradients that it returns."""
         log = self._log
         with log.quiet():
             losses = [each for each in roots if isinstance(each, torch.Tensor)]
             entry = Derived(
                 position=len(log.events),
-                place=log.place(),
-                backward=number,
+                place=event.place,
+                site=event.site,
+                backward=event.number,
                 roots=tuple(self._ref(each) for each in losses),
                 losses=tuple(float(each.detach()) if each.numel() == 1 else math.nan for each in losses),
                 inputs=tuple(self._ref(each) for each in inputs if isinstance(each, torch.Tensor)),
@@ -196,7 +205,8 @@ class Taping:
         groups = tuple(
             {key: _plain(each) for key, each in group.items() if key != "params"} for group in optimizer.param_groups
         )
-        cells = [log.cells.add(each) for group in optimizer.param_groups for each in group["params"]]
+        found = [[log.cells.add(each) for each in group["params"]] for group in optimizer.param_groups]
+        members = tuple(frozenset(cell.number for cell in cells if cell is not None) for cells in found)
         self._entries.append(
             Stepped(
                 position=len(log.events) - 1,
@@ -204,7 +214,8 @@ class Taping:
                 optimizer=log.names.of(optimizer),
                 rule=type(optimizer).__name__,
                 groups=groups,
-                tensors=tuple(cell.number for cell in cells if cell is not None),
+                tensors=tuple(cell.number for cells in found for cell in cells if cell is not None),
+                members=members,
                 schedule=find_schedule(optimizer),
             )
         )
@@ -236,7 +247,7 @@ class Taping:
                 layers=layers,
                 arguments=find_arguments(module) if layers is None else None,
                 prefix="0." if layers and not isinstance(module, nn.Sequential) else "",
-                draws=any(isinstance(each, _DROPPING) for each in module.modules()),
+                unknown=_find_unknown(module) if layers is None else "",
                 by_mode=any(
                     isinstance(each, (*_DROPPING, nn.modules.batchnorm._NormBase)) for each in module.modules()
                 ),
@@ -272,6 +283,15 @@ class Taping:
 
 
 _DROPPING = (nn.modules.dropout._DropoutNd, nn.RReLU)
+
+
+def _is_lost(tensor: torch.Tensor) -> bool:
+    """Return whether a view was made without a graph, and its base written with one: autograd refuses to be asked."""
+    try:
+        _ = tensor.grad_fn
+    except RuntimeError:
+        return True
+    return False
 
 
 def _is_move(event: Event) -> bool:
@@ -317,7 +337,7 @@ def _find_variable(tensor: torch.Tensor) -> str:
 
 def _describe_module(module: nn.Module) -> tuple[nn.Module, str]:
     """Return a module with its class; of one that PyTorch averages the module in it."""
-    inner = module.module if isinstance(module, AveragedModel) else module
+    inner = module.module if isinstance(module, AveragedModel) else getattr(module, "_orig_mod", module)
     return inner, f"{_find_module(inner)}:{type(inner).__qualname__}"
 
 
@@ -351,6 +371,12 @@ def describe_layers(module: nn.Module) -> list[Json] | None:
     return None if None in layers or not layers else layers
 
 
+def _find_unknown(module: nn.Module) -> str:
+    """Return the first layer of a list that the language does not have."""
+    layers = module if type(module) is nn.Sequential else ()
+    return next((type(each).__name__ for each in layers if _describe(each) is None), "")
+
+
 def _describe(layer: nn.Module) -> Json:
     match layer:
         case nn.ReLU() | nn.Tanh() | nn.Sigmoid() | nn.SiLU() | nn.Identity():
@@ -377,8 +403,9 @@ def _describe(layer: nn.Module) -> Json:
             return {"embedding": {"count": count, "size": size}}
         case nn.BatchNorm1d() | nn.BatchNorm2d() if layer.track_running_stats and layer.momentum is not None:
             defaults = {"eps": 1e-5, "momentum": 0.1, "affine": True}
-            options = {key: getattr(layer, key) for key, each in defaults.items() if getattr(layer, key) != each}
-            return {"batch_norm": options} if options else "batch_norm"
+            return _with_options("batch_norm", layer, defaults)
+        case nn.InstanceNorm1d() | nn.InstanceNorm2d() if not layer.track_running_stats:
+            return _with_options("instance_norm", layer, {"eps": 1e-5, "affine": False})
         case nn.LayerNorm(normalized_shape=(_,), elementwise_affine=True) if layer.bias is not None:
             return "layer_norm" if layer.eps == 1e-5 else {"layer_norm": layer.eps}
         case nn.Conv2d(padding_mode="zeros") if not isinstance(layer.padding, str):
@@ -387,6 +414,11 @@ def _describe(layer: nn.Module) -> Json:
             return _convolution("conv_transpose2d", layer, ("stride", 1), ("padding", 0), ("output_padding", 0))
         case _:
             return None
+
+
+def _with_options(name: str, layer: Any, defaults: Mapping[str, object]) -> Json:
+    options = {key: getattr(layer, key) for key, each in defaults.items() if getattr(layer, key) != each}
+    return {name: options} if options else name
 
 
 def _convolution(name: str, layer: Any, *options: tuple[str, int]) -> Json:
