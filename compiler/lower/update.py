@@ -52,7 +52,7 @@ def lower_update(name: str, op: UpdateOp, context: LoweringContext) -> tuple[Ins
         uses = (node.uses[0], *(replace(use, optional=True) for use in node.uses[1:]))
         shared = replace(node, models=models, spans=(models, *given.values()), uses=uses)
         sets = {shared.output: models}
-        checks = check_final_gradients(name, op, sets, (), context, shared.output)
+        checks = check_final_gradients(name, op, sets, chain, context, shared.output)
         chain, open_sets = (*chain, shared, *checks), context.find_open(sets, (shared,))
         verdicts = (*verdicts, *find_update_verdicts(checks))
     write = _lower_apply(name, op, sets, context, open_sets)
