@@ -161,16 +161,15 @@ def _find_spared(
 
 
 def _find_opposed(evidence: Evidence) -> set[tuple[str, str]]:
-    """Return the optimizers and models whose gradients of two losses pull against each other in every update.
+    """Return the optimizers and models whose gradients of two losses pull against each other, over all updates.
 
     Those of several tasks do so now and then.
     """
-    found: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    found: dict[tuple[str, str], list[tuple[Share, ...]]] = defaultdict(list)
     for applied in evidence.ledger.updates:
         for model, held in _by_model(evidence, applied).items():
-            if any(len(shares) > 1 for shares in held):
-                found[applied.event.optimizer, model].append(_cosine(held) < _OPPOSED)
-    return {key for key, each in found.items() if all(each)}
+            found[applied.event.optimizer, model] += held
+    return {key for key, held in found.items() if _cosine(held) < _OPPOSED}
 
 
 def _cosine(held: Iterable[tuple[Share, ...]]) -> float:
@@ -202,13 +201,14 @@ def find_mixtures(evidence: Evidence) -> Iterator[Finding]:
                 both, alone = numbers & uses[other].keys(), numbers - reached[other]
                 if not both or not alone or any(_find_foreign(shares, name, uses) for shares in held):
                     continue
-                if is_opposed or _judges_twice(evidence, model, other, applied.position):
+                is_doubtful = is_opposed or _cosine(held) < _OPPOSED
+                if is_doubtful or _judges_twice(evidence, model, other, applied.position):
                     first, second = evidence.backwards[min(both)], evidence.backwards[min(alone)]
                     yield Finding(
                         code="leaked-grad",
                         place=first.place,
                         message=f"{name} steps {model} by this loss, which {other} applies, and by another, "
-                        + ("and the two pull against each other" if is_opposed else "both of one value of its model")
+                        + ("and the two pull against each other" if is_doubtful else "both of one value of its model")
                         + ": a detach() or zero_grad() may be missing",
                         others=(Other("the other loss", second.place), Other("both applied at", applied.event.place)),
                         level="warning" if is_opposed else "question",
@@ -288,12 +288,14 @@ def find_lost(evidence: Evidence) -> Iterator[Finding]:
     times = Counter(share.tensor for share in evidence.ledger.shares)
     places: dict[Place, dict[str, list[Share]]] = defaultdict(lambda: defaultdict(list))
     for share in evidence.ledger.shares:
-        if not evidence.trace.tensors[share.tensor].name and times[share.tensor] < 2:
+        stored = evidence.trace.tensors[share.tensor]
+        if not stored.name and (times[share.tensor] < 2 or not stored.model):
             continue  # an input of one step, of which a gradient is taken
         if share.backward is not None and share.backward.number not in zeroed:
             places[share.backward.place][evidence.trace.model(share.tensor)].append(share)
     for place, models in places.items():
-        lost = {name: each for name, each in models.items() if all(_is_lost(evidence, share) for share in each)}
+        settled = {name: [share for share in each if not _is_open(evidence, share)] for name, each in models.items()}
+        lost = {name: each for name, each in settled.items() if each and all(_is_lost(evidence, one) for one in each)}
         if not lost:
             continue
         names, shares = ", ".join(lost), [share for each in lost.values() for share in each]
@@ -326,6 +328,11 @@ def _find_time_share(evidence: Evidence, shares: Iterable[Share]) -> float | Non
         if each.tensors and each.tensors <= own
     )
     return spent / evidence.trace.seconds if evidence.trace.seconds else None
+
+
+def _is_open(evidence: Evidence, share: Share) -> bool:
+    """Return whether the program ended before an optimizer could apply or drop a gradient."""
+    return not share.uses and share.end is None and share.tensor in evidence.steppers
 
 
 def _is_lost(evidence: Evidence, share: Share) -> bool:
