@@ -6,8 +6,10 @@ may still be equal, so only :func:`is_surely_unequal` decides that two sizes do 
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -15,6 +17,8 @@ from msgspec import Struct
 from compiler.ir.value import Dimension, Shape
 
 _LINEAR = re.compile(r"(?:(?P<factor>\d+)\*)?(?P<base>[A-Za-z_]\w*(?://\d+)?|\([^()]*\))(?P<offset>[+-]\d+)?")
+
+_NAMES = re.compile(r"[A-Za-z_]\w*")
 
 
 def _split(size: str) -> tuple[int, str, int]:
@@ -100,6 +104,47 @@ def least(size: Dimension) -> int:
         return size
     factor, base, offset = _split(size)
     return max(factor + offset, 0) if base.isidentifier() else 0
+
+
+def evaluate(size: Dimension, sizes: Mapping[str, int]) -> int | None:
+    """Return a size, given free dimensions; None where it depends on another one."""
+    if isinstance(size, int):
+        return size
+    try:
+        return _evaluate(_parse(size), sizes)
+    except (SyntaxError, LookupError):
+        return None
+
+
+@functools.lru_cache(maxsize=1_000)
+def _parse(size: str) -> ast.expr:
+    return ast.parse(size, mode="eval").body
+
+
+def _evaluate(tree: ast.expr, sizes: Mapping[str, int]) -> int:
+    """Return the value of an expression of sizes; raise LookupError for what it has besides."""
+    match tree:
+        case ast.Constant(value=int() as number):
+            return number
+        case ast.Name(id=name):
+            return sizes[name]
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _evaluate(left, sizes) + _evaluate(right, sizes)
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return _evaluate(left, sizes) - _evaluate(right, sizes)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _evaluate(left, sizes) * _evaluate(right, sizes)
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+            return _evaluate(left, sizes) // _evaluate(right, sizes)
+        case ast.Call(func=ast.Name(id="max"), args=list(arguments), keywords=[]):
+            return max(_evaluate(each, sizes) for each in arguments)
+        case _:
+            raise LookupError
+
+
+def find_free(size: Dimension) -> frozenset[str]:
+    """Return the free dimensions that a size depends on."""
+    return frozenset() if isinstance(size, int) else frozenset(_NAMES.findall(size)) - {"max"}
 
 
 def maximum(left: Dimension, right: Dimension) -> Dimension:

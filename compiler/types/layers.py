@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compiler.ir.program import LayerDecl, TensorDecl
-from compiler.ir.value import Shape
+from compiler.ir.value import Plain, Shape
 from compiler.types import sequence_layers
 from compiler.types.arrangement import fill_reshape, transposed_size, window_count
 from compiler.types.call import Options
@@ -372,16 +372,56 @@ RULES: Mapping[str, Callable[[LayerUse], LayerResult]] = {
 """The rule of every layer; a key of :data:`graphspec.declare.layers.LAYERS` each."""
 
 
+class LayerCall(Struct, frozen=True, kw_only=True):
+    """A layer in one call of its model: the shapes that it meets, its tensors by name, and what is inside it."""
+
+    kind: str
+    options: Mapping[str, Plain]
+    input: Shape
+    output: Shape
+    parameters: tuple[TensorDecl, ...]
+    """Those of layers inside it included."""
+    layers: tuple[LayerCall, ...]
+
+
+def trace_layers(layers: tuple[Layer, ...], inputs: Shape, dtype: str | None = "float32") -> tuple[LayerCall, ...]:
+    """Return what every layer of a model meets in a call, given the shape and dtype of the model's input.
+
+    Raises :class:`ShapeProblem` as :func:`resolve_layers` does.
+    """
+    return tuple(
+        LayerCall(
+            kind=use.layer.kind,
+            options=result.options,
+            input=use.shape,
+            output=result.output,
+            parameters=result.parameters,
+            layers=trace_layers(use.layer.layers, use.shape, use.dtype),
+        )
+        for use, result in _follow(layers, inputs, dtype, (), "")
+    )
+
+
+def _follow(
+    layers: tuple[Layer, ...], inputs: Shape, dtype: str | None, place: Place, prefix: str
+) -> Iterator[tuple[LayerUse, LayerResult]]:
+    """Yield layers that follow each other, each with what its rule finds."""
+    shape = inputs
+    for index, layer in enumerate(layers):
+        path, where = f"{prefix}{index}", (*place, index)
+        options = Options(values=layer.options, place=where, defaults=find_defaults(LAYERS[layer.kind]))
+        use = LayerUse(layer=layer, options=options, place=where, path=path, shape=shape, dtype=dtype)
+        result = RULES[layer.kind](use)
+        yield use, result
+        shape, dtype = result.output, result.dtype
+
+
 def _chain(layers: tuple[Layer, ...], inputs: Shape, dtype: str | None, place: Place, prefix: str) -> ResolvedLayers:
     """Resolve layers that follow each other; ``prefix`` comes before their index in parameter names."""
     declarations, results = list[LayerDecl](), [LayerResult(output=inputs, dtype=dtype)]
-    for index, layer in enumerate(layers):
-        path, where, before = f"{prefix}{index}", (*place, index), results[-1]
-        options = Options(values=layer.options, place=where, defaults=find_defaults(LAYERS[layer.kind]))
-        use = LayerUse(layer=layer, options=options, place=where, path=path, shape=before.output, dtype=before.dtype)
-        result = RULES[layer.kind](use)
+    for use, result in _follow(layers, inputs, dtype, place, prefix):
         results.append(result)
-        declarations.append(LayerDecl(kind=layer.kind, path=path, options=result.options, layers=result.layers))
+        declarations.append(LayerDecl(kind=use.layer.kind, path=use.path, options=result.options, layers=result.layers))
     return ResolvedLayers(
         layers=tuple(declarations),
         output=results[-1].output,
@@ -392,4 +432,4 @@ def _chain(layers: tuple[Layer, ...], inputs: Shape, dtype: str | None, place: P
     )
 
 
-__all__ = ["LayerTraits", "ResolvedLayers", "ShapeProblem", "resolve_layers"]
+__all__ = ["LayerCall", "LayerTraits", "ResolvedLayers", "ShapeProblem", "resolve_layers", "trace_layers"]
