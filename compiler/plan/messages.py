@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from math import ceil, prod
+from collections.abc import Iterable, Iterator, Mapping
+from math import ceil, inf, prod
+from types import MappingProxyType
 from typing import Literal
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from compiler.ir.instructions.start import ROWS
 from compiler.ir.program import Compression, Function, Program
 from compiler.ir.value import Json, Object
 from compiler.plan.compiled_step import CompiledStep
-from compiler.types.dimension import UNKNOWN
+from compiler.types.dimension import UNKNOWN, evaluate
 from compiler.types.dtype import FLOATING
 from graphspec.declare.options import BATCH
 
@@ -29,6 +29,8 @@ COMBINING: tuple[Literal["sum", "broadcast"], ...] = ("sum", "broadcast")
 
 NOT_COUNTED = "weights that FSDP2 gathers and gradients that are scattered (`scatter_set`)"
 """What processes with shards send besides: no message of the plan."""
+
+NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 
 class Message(Struct, frozen=True, kw_only=True):
@@ -58,8 +60,10 @@ class Message(Struct, frozen=True, kw_only=True):
         return ceil(times * (processes - 1) * self.size)
 
 
-def find_messages(plan: CompiledStep, function: Function, processes: int) -> tuple[Message, ...]:
-    """Return the messages of a function in the order in which they start."""
+def find_messages(
+    plan: CompiledStep, function: Function, processes: int, sizes: Mapping[str, int] = NO_SIZES
+) -> tuple[Message, ...]:
+    """Return the messages of a function in the order in which they start; ``sizes``: free dimensions besides batch."""
     program, found = plan.program, list[Message]()
     if any(each.is_replica for each in function.instructions):
         # a step that draws for the whole batch, or whose windows count rows, waits at once
@@ -72,8 +76,11 @@ def find_messages(plan: CompiledStep, function: Function, processes: int) -> tup
         if isinstance(start, Start):
             rest = function.instructions[at + 1 :]
             end = next(place for place, each in enumerate(rest) if each.message == start.output)
-            rows = None if plan.pace.batch is None else ceil(plan.pace.batch / processes)
-            sizes = [_find_size(part, plan, rows, is_number=start.collective != "gather") for part in start.parts]
+            rows = {} if plan.pace.batch is None else {BATCH: ceil(plan.pace.batch / processes)}
+            parts = [
+                _find_size(part, plan, {**sizes, **rows}, is_number=start.collective != "gather")
+                for part in start.parts
+            ]
             works = (each for each in rest[:end] if each.called is not None or each.derivative is not None)
             how = program.parallel.compress if program.parallel is not None and start.collective == "compress" else None
             is_added = start.collective == "sum" or (how is not None and how.kind == "powersgd")
@@ -82,7 +89,7 @@ def find_messages(plan: CompiledStep, function: Function, processes: int) -> tup
                 collective="sum" if is_added else "gather",
                 how="" if how is None else how.kind,
                 values=tuple(part.whole for part in start.parts),
-                size=_add(sizes),
+                size=_add(parts),
                 start=start,
                 end=rest[end],
                 meanwhile=tuple(works),
@@ -133,13 +140,13 @@ def describe_messages(plan: CompiledStep, mode: str, processes: int) -> Iterator
             works = ", ".join(dict.fromkeys(work.label for work in each.meanwhile))
             sent = each.count_sent(processes)
             has_sets = isinstance(each.start, Start) and each.start.has_sets
-            pieces = f" in buckets of {_format_size(round(1e6 * bucket))}," if has_sets and bucket is not None else ""
+            pieces = f" in buckets of {format_size(round(1e6 * bucket))}," if has_sets and bucket is not None else ""
             size = f"of unknown size{pieces.rstrip(',')}"
             if each.size is not None and sent is not None:
-                size = f"{_format_size(each.size)},{pieces} for which each process sends {_format_size(sent)}"
+                size = f"{format_size(each.size)},{pieces} for which each process sends {format_size(sent)}"
             yield f"{of}{where}: {what}; {size}" + (f"; meanwhile {works}" if works else "")
         total = _add(each.count_sent(processes) for each in messages)
-        known = "an unknown number of bytes" if total is None else _format_size(total)
+        known = "an unknown number of bytes" if total is None else format_size(total)
         count = f"{len(messages)} message{'' if len(messages) == 1 else 's'}"
         is_least = parallel is None or parallel.compress is None
         is_least = is_least and not any(model.is_synced for model in plan.program.models)
@@ -159,11 +166,12 @@ def export_messages(plan: CompiledStep, function: Function, processes: int) -> l
     return found
 
 
-def _format_size(size: int) -> str:
+def format_size(size: int) -> str:
     """Return bytes in words: `1.2 kB`."""
     if size < 1000:
         return f"{size} B"
-    return f"{size / 1e3:.1f} kB" if size < 1e6 else f"{size / 1e6:.1f} MB"
+    scale, unit = next(each for each in ((1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (inf, "TB")) if size < 1e3 * each[0])
+    return f"{size / min(scale, 1e12):.1f} {unit}"
 
 
 def _add(sizes: Iterable[int | None]) -> int | None:
@@ -176,26 +184,20 @@ def _add(sizes: Iterable[int | None]) -> int | None:
     return total
 
 
-def _find_size(part: Sent, plan: CompiledStep, rows: int | None, *, is_number: bool) -> int | None:
-    """Return the bytes of what a process with so many rows sends of a value; None where they are not known."""
+def _find_size(part: Sent, plan: CompiledStep, sizes: Mapping[str, int], *, is_number: bool) -> int | None:
+    """Return the bytes of what a process sends of a value, given free dimensions; None where they are not known."""
     if part.models:
-        return _count_gradients(part.models, plan.program)
+        return count_gradients(part.models, plan.program)
     known = plan.types.get(part.of, UNKNOWN)
     if known.shape is None:
         return NUMBER if is_number else None
-    sizes = [BYTES.get(known.dtype or "float32", NUMBER)]
-    for size in known.shape:
-        of_batch = re.fullmatch(rf"(?:(\d+)\*)?{BATCH}", str(size))
-        if isinstance(size, int):
-            sizes.append(size)
-        elif of_batch is None or rows is None:
-            return None
-        else:
-            sizes.append(int(of_batch[1] or 1) * rows)
-    return prod(sizes)
+    counts = [evaluate(size, sizes) for size in known.shape]
+    if None in counts:
+        return None
+    return prod(count for count in counts if count is not None) * BYTES.get(known.dtype or "float32", NUMBER)
 
 
-def _count_gradients(models: tuple[str, ...], program: Program) -> int | None:
+def count_gradients(models: tuple[str, ...], program: Program) -> int | None:
     """Return the bytes that are sent of gradients of models; None where a class has them, or models share some."""
     compress = None if program.parallel is None else program.parallel.compress
     total = counted = 0

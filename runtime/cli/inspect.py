@@ -107,6 +107,15 @@ class PlanFormat(StrEnum):
 Processes: TypeAlias = Annotated[
     int, typer.Option("--nproc", min=1, help="Show also what so many processes send each other (text and json).")
 ]
+Simulated: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--simulate",
+        metavar="CLUSTER",
+        help="Show how long a step takes by many processes (text and json): "
+        "ranks=8..1024, bandwidth=25GB/s, latency=5us, flops=50TFLOP/s",
+    ),
+]
 ModeOption: TypeAlias = Annotated[Mode, typer.Option("--mode", help="The mode whose plan is shown.")]
 PlanFormatOption: TypeAlias = Annotated[
     PlanFormat, typer.Option("--format", help="The form: svg is a picture, html a page for a browser.")
@@ -121,20 +130,28 @@ def plan(
     mode: ModeOption = Mode.train,
     form: PlanFormatOption = PlanFormat.text,
     nproc: Processes = 1,
+    simulated: Simulated = None,
     width: Width = None,
     output: Output = None,
     root: Root = None,
 ) -> None:
     """Show what happens in a step, in what order, and why; `explain frozen` says what a mark of a line means."""
+    if simulated is not None and nproc > 1:
+        raise typer.BadParameter("`--simulate` names the numbers of processes itself", param_hint="'--nproc'")
+    if simulated is not None and form not in (PlanFormat.text, PlanFormat.json):
+        raise typer.BadParameter(f"a simulation is text or json, not {form.value}", param_hint="'--format'")
     made = make_plan(spec, overrides, backend, order, root)
-    if nproc > 1:
+    if nproc > 1 or simulated is not None:
         from runtime.train.together import require_parallel  # imports numpy
 
-        require_parallel(made.spec, nproc)
+        require_parallel(made.spec, max(nproc, 2))
     modes = [program.mode for program in made.program.modes]
     if mode.value not in modes:
         message = f"the step has no mode {mode.value!r}: nothing that it returns is computed there"
         raise problem("GS233", message, help=f"its modes are: {', '.join(modes)}")
+    if simulated is not None:
+        deliver(_format_simulation(made, mode, form, simulated), output, width, is_text=form is PlanFormat.text)
+        return
     deliver(format_plan(made, mode, form, nproc), output, width, is_text=form is PlanFormat.text)
     if form is PlanFormat.text and output is None and sys.stdout.isatty():
         complain("what a mark or a word means: `stepgraph explain frozen`, `stepgraph explain RETAIN`")
@@ -157,6 +174,22 @@ def format_plan(plan: Plan, mode: Mode, form: PlanFormat, processes: int = 1) ->
             return plan.svg(mode.value)
         case PlanFormat.html:
             return plan.html(mode.value)
+
+
+def _format_simulation(plan: Plan, mode: Mode, form: PlanFormat, text: str) -> str:
+    """Return how a step scales on a cluster that a text describes; raise SpecError (GS239) where it cannot be told."""
+    from compiler.plan.simulate.cluster import ClusterProblem
+    from compiler.plan.simulate.report import export_simulation, print_simulation
+    from compiler.plan.simulate.simulation import simulate
+    from runtime.cli.cluster import CODE, read_cluster
+
+    try:
+        simulation = simulate(plan, mode.value, read_cluster(text, plan))
+    except ClusterProblem as error:
+        raise problem(CODE, error.message, help=error.help) from error
+    if form is PlanFormat.json:
+        return json.dumps(export_simulation(simulation), indent=2, ensure_ascii=False)
+    return print_simulation(simulation)
 
 
 _CODE = re.compile(r"GS[0-9]+|[EW](-[A-Z]+)+")
