@@ -118,6 +118,7 @@ def run(rank: int, count: int, rounds: int, folder: str) -> None:
         found |= {"small": measure_message(SMALL, rounds), "large": measure_message(LARGE, rounds)}
     if rank == 0:
         Path(folder, f"{count}.json").write_text(json.dumps(found))
+    dist.barrier()  # none leaves while another still sends
     dist.destroy_process_group()
 
 

@@ -17,7 +17,7 @@ from graphspec.read.builder import SourceText
 from graphspec.words import did_you_mean, enumerate_words, quote
 
 FILE = "--simulate"
-"""What stands for a file in places of the text."""
+"""The name of the text, in place of a file."""
 CODE = "GS239"
 Units: TypeAlias = Mapping[str, Fraction]
 PREFIXES: Units = {prefix: Fraction(1000**power) for power, prefix in enumerate(("", "k", "M", "G", "T", "P"))}

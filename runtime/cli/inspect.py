@@ -177,7 +177,7 @@ def format_plan(plan: Plan, mode: Mode, form: PlanFormat, processes: int = 1) ->
 
 
 def _format_simulation(plan: Plan, mode: Mode, form: PlanFormat, text: str) -> str:
-    """Return how a step scales on a cluster that a text describes; raise SpecError (GS239) where it cannot be told."""
+    """Return how a step scales on a cluster that a text describes; raise SpecError (GS239) where it cannot be found."""
     from compiler.plan.simulate.cluster import ClusterProblem
     from compiler.plan.simulate.report import export_simulation, print_simulation
     from compiler.plan.simulate.simulation import simulate

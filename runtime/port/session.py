@@ -191,7 +191,7 @@ def _find_batch(
         if value.data is None:
             raise NothingToPort(f"the numbers of '{key}' were not recorded")
         if (value.dtype, len(value.shape)) != (loop.tape.values[number].dtype, len(loop.tape.values[number].shape)):
-            raise NothingToPort(f"what '{key}' stands for is something else in other steps")
+            raise NothingToPort(f"'{key}' is another value in other steps")
         last[key] = value.data
     return dict(last)
 

@@ -35,7 +35,7 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 class Holdings(Struct, frozen=True, kw_only=True):
-    """What a function holds, whatever the number of processes."""
+    """What a function holds, for any number of processes."""
 
     parameters: int
     buffers: int

@@ -95,7 +95,7 @@ def _describe_cluster(cluster: Cluster) -> str:
     parts = [f"{_scale(cluster.bandwidth)}B/s", f"{_shorten(cluster.latency)} a hop"]
     parts += [f"{_scale(cluster.flops)}FLOP/s"] if cluster.flops is not None else []
     parts += [f"{_shorten(cluster.step)} a step of one process"] if cluster.step is not None else []
-    parts += [f"{_shorten(cluster.overhead)} of it whatever its rows"] if cluster.overhead else []
+    parts += [f"{_shorten(cluster.overhead)} of it for any rows"] if cluster.overhead else []
     parts += [f"{cluster.cores} cores for all"] if cluster.cores is not None else []
     parts += [f"collectives by {cluster.collectives}"] if cluster.collectives != "auto" else []
     return ", ".join(parts)
@@ -142,15 +142,21 @@ def _format_number(value: float) -> str:
 
 def _shorten(seconds: float) -> str:
     """Return a time as it was given: `5 us`."""
-    value, _, unit = format_time(seconds).partition(" ")
-    return f"{float(value):g} {unit}"
+    scale, unit = _choose_unit(seconds)
+    return f"{seconds / scale:g} {unit}"
 
 
 def format_time(seconds: float) -> str:
     """Return a time with a unit and three digits: `1.24 ms`."""
-    scale, unit = next((each for each in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")) if seconds >= each[0]), (1e-9, "ns"))
+    scale, unit = _choose_unit(seconds)
     value = seconds / scale
     return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {unit}" if seconds else "0 s"
+
+
+def _choose_unit(seconds: float) -> tuple[float, str]:
+    """Return the seconds of the largest unit that a time reaches, and its name."""
+    units = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+    return next((each for each in units if seconds >= each[0]), (1e-9, "ns"))
 
 
 def export_simulation(simulation: Simulation) -> Object:

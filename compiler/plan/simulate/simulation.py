@@ -38,7 +38,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
     by_rows: float
     """What is computed on rows."""
     fixed: float
-    """What is computed whatever the rows."""
+    """What is computed for any number of rows."""
     waits: Mapping[str, Duration]
     """By message, how long it is waited for."""
     sent: float
@@ -92,7 +92,7 @@ class Simulation(Struct, frozen=True, kw_only=True):
     left_out: tuple[int, ...]
     """The numbers of processes for which the batch has too few rows."""
     limit: Limit | None
-    """None where it goes on scaling as far as was asked."""
+    """None where it scales as far as was asked."""
     shares: Mapping[str, float]
     """Function -> in which share of the steps it runs."""
     notes: tuple[str, ...]
@@ -342,7 +342,7 @@ def _find_limit(model: _Model, one: Estimate, most: int) -> Limit | None:
 def _explain(model: _Model, before: Estimate, after: Estimate, ideal: float) -> tuple[Reason, str]:
     """Return why a step takes longer than the ``ideal`` share of one before, and the message that is most to blame.
 
-    The difference is a sum: of what is computed on rows, of what is computed whatever the rows, and of the hops and the
+    The difference is a sum: of what is computed on rows, of what is computed for any, and of the hops and the
     bytes of all that is waited for. The largest of these is the reason.
     """
     none = Duration()

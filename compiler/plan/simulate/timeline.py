@@ -88,7 +88,7 @@ class Speed(Struct, frozen=True, kw_only=True):
     """The free dimensions, by the rows that are meant."""
     per_operation: float
     per_kernel: float
-    """Seconds that a kernel takes whatever its rows; where there are any, nothing else does not depend on rows."""
+    """Seconds that a kernel takes for any rows; where there are any, nothing else does not depend on rows."""
     slowdown: float = 1.0
     """How many processes share a core."""
 
@@ -107,7 +107,7 @@ class Passage(Struct, frozen=True, kw_only=True):
     by_rows: float
     """What is computed on rows."""
     fixed: float
-    """What is computed whatever the rows: optimizers, the work around kernels."""
+    """What is computed for any rows: optimizers, the work around kernels."""
     waits: Mapping[str, Duration]
     """By message, how long it is waited for: for its hops, and for its bytes."""
     sent: float

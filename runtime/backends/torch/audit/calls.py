@@ -272,7 +272,7 @@ def _is_rewritten(cell: Cell, events: Sequence[Event]) -> bool:
 
 
 def _is_listed_twice(tensor: torch.Tensor) -> bool:
-    """Return whether two lists of the program hold a tensor. This looks at all objects, so it is asked rarely."""
+    """Return whether two lists of the program hold a tensor. It searches all objects, so it is called rarely."""
     return sum(type(each) is list for each in gc.get_referrers(tensor)) > 1
 
 
