@@ -21,7 +21,7 @@ from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.places import find_argument, frames, variables_of
 from runtime.backends.torch.audit.schedules import find_schedule
 from runtime.backends.torch.audit.tensors import find_tensors
-from runtime.port.tape import Array, Called, Clipped, Derived, Entry, Model, Ran, Ref, Stepped, Tape, Value
+from runtime.port.tape import Array, Called, Clipped, Derived, Entry, Model, Ran, Ref, Schedule, Stepped, Tape, Value
 
 _FILLING = ("ones", "zeros", "full", "ones_like", "zeros_like", "full_like", "tensor", "as_tensor", "scalar_tensor")
 _DRAWING = ("randn", "randn_like", "rand", "rand_like", "normal", "bernoulli", "randint", "randint_like", "randperm")
@@ -42,6 +42,8 @@ class Taping:
         self._kept: dict[int, torch.Tensor] = {}
         """Cell -> parameter or buffer, of which snapshots are taken."""
         self._snapshots: list[tuple[int, Mapping[int, Array]]] = []
+        self._schedules: dict[int, Schedule | None] = {}
+        """By the number of the optimizer."""
         self._moved = True
         """Something was stepped since the last snapshot."""
 
@@ -206,6 +208,8 @@ class Taping:
             {key: _plain(each) for key, each in group.items() if key != "params"} for group in optimizer.param_groups
         )
         found = [[log.cells.add(each) for each in group["params"]] for group in optimizer.param_groups]
+        if id(optimizer) not in self._schedules:  # looking for it takes as long as the program has objects
+            self._schedules[id(optimizer)] = find_schedule(optimizer)
         members = tuple(frozenset(cell.number for cell in cells if cell is not None) for cells in found)
         self._entries.append(
             Stepped(
@@ -216,7 +220,7 @@ class Taping:
                 groups=groups,
                 tensors=tuple(cell.number for cells in found for cell in cells if cell is not None),
                 members=members,
-                schedule=find_schedule(optimizer),
+                schedule=self._schedules[id(optimizer)],
             )
         )
 
