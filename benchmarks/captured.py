@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 
 from benchmarks.run import cycle
-from benchmarks.timing import Timing, interleave
 from benchmarks.workloads import SPECS, Batch
 from compiler import Plan, compile_step
 from graphspec import load
 from runtime import Step, build
 from runtime.backends.torch.tensors import sample_inputs
+from runtime.bench.timing import Timing, interleave
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ROWS, FIRST = 64, 40

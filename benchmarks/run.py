@@ -13,11 +13,11 @@ from types import ModuleType
 
 import torch
 
-from benchmarks.timing import Timing, interleave
 from benchmarks.workloads import WORKLOADS, Batch, Step, Workload
 from compiler import compile_step
 from graphspec import load
 from runtime import build, emit
+from runtime.bench.timing import Timing, interleave
 
 EXPERT = "expert"
 

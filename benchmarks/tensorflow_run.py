@@ -19,10 +19,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import tensorflow as tf
 
 from benchmarks.tensorflow_steps import WORKLOADS, Batch, State, Step, Workload
-from benchmarks.timing import Timing, interleave
 from compiler import compile_step
 from graphspec import load
 from runtime import build, emit
+from runtime.bench.timing import Timing, interleave
 
 EXPERT = "expert"
 Kind = type[Workload]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from runtime.bench.meter import Meter
+
 
 Value: TypeAlias = float | tuple[float, ...]
 """The value of an option: a number, or several."""
@@ -314,3 +316,12 @@ class Backend(ABC):
     @abstractmethod
     def probe(self) -> Probe:
         """Import the framework and return what it supports here; raise SpecError (GS217) where it is not installed."""
+
+    def meter(self, device: str, threads: int | None) -> Meter:
+        """Return what times steps on a device, after setting the threads of one operation, if any are given.
+
+        Raises SpecError: GS207 the device is not available, GS217 the framework is not installed, GS279 steps of this
+        framework are not timed.
+        """
+        help = "choose `--backend torch` or `--backend tensorflow`"
+        raise problem("GS279", "steps of this framework are not timed", help=help)

@@ -10,6 +10,7 @@ from typing import final
 from compiler import Plan
 from compiler.ir.program import Program
 from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
+from runtime.bench.meter import Meter
 from runtime.codegen.module import emit_module
 from runtime.engine.backend import Backend, BuildRequest, Built, needing
 from runtime.probe import Probe
@@ -35,6 +36,12 @@ class TensorFlowBackend(Backend):
         with _needing_tensorflow():
             from runtime.backends.tensorflow.build import build_plan
         return build_plan(plan, request)
+
+    def meter(self, device: str, threads: int | None) -> Meter:
+        """Return what times steps of TensorFlow."""
+        with _needing_tensorflow():
+            from runtime.backends.tensorflow.meter import TensorFlowMeter
+        return TensorFlowMeter(device, threads)
 
     def probe(self) -> Probe:
         """Return what TensorFlow supports here; raise SpecError (GS217) where it is not installed or too old."""

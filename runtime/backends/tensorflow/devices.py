@@ -49,7 +49,7 @@ def probe_tensorflow() -> Probe:
     for name in reversed(find_devices()):
         try:
             _multiply(name, tf.float32)
-            found = DeviceProbe(name=name, title=_find_title(name), bfloat16=_computes(name, tf.bfloat16))
+            found = DeviceProbe(name=name, title=find_title(name), bfloat16=_computes(name, tf.bfloat16))
         except (RuntimeError, tf.errors.OpError) as error:
             found = DeviceProbe(name=name, title="", trouble=str(error).splitlines()[0])
         devices.append(found)
@@ -73,7 +73,7 @@ def _computes(device: str, dtype: tf.DType) -> bool:
     return True
 
 
-def _find_title(name: str) -> str:
+def find_title(name: str) -> str:
     """Return the name of a device, or how many threads an operation uses on the host."""
     if name == "cpu":
         threads = tf.config.threading.get_intra_op_parallelism_threads()

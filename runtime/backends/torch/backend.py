@@ -8,6 +8,7 @@ from typing import final
 from compiler import Plan
 from compiler.ir.program import Program
 from runtime.backends.torch.codegen.dialect import TORCH
+from runtime.bench.meter import Meter
 from runtime.codegen.module import emit_module
 from runtime.engine.backend import Backend, BuildRequest, Built, needing
 from runtime.probe import Probe
@@ -43,6 +44,12 @@ class TorchBackend(Backend):
         with needing("PyTorch", "torch"):
             from runtime.backends.torch.group import launch
         return launch(count, arguments)
+
+    def meter(self, device: str, threads: int | None) -> Meter:
+        """Return what times steps of PyTorch."""
+        with needing("PyTorch", "torch"):
+            from runtime.backends.torch.meter import TorchMeter
+        return TorchMeter(device, threads)
 
     def probe(self) -> Probe:
         """Return what PyTorch supports here; raise SpecError (GS217) where it is not installed or too old."""
