@@ -111,8 +111,8 @@ def interleave(
 
 def _find_repeats(step: Run, slice_ms: float, multiple: int, stopwatch: Stopwatch) -> int:
     """Return how many steps fill a slice of time, after some that warm up."""
-    began, taken = stopwatch.wall(), 0
-    while taken < WARM_UP and stopwatch.wall() - began < LONGEST:
+    began, taken, once = stopwatch.wall(), 0, 0.0
+    while taken == 0 or (taken < WARM_UP and stopwatch.wall() - began < LONGEST):
         taken += multiple
         once = stopwatch.time(step, multiple).wall
     wanted = slice_ms / 1e3

@@ -15,6 +15,7 @@ import typer
 from graphspec.diagnostics import SpecError
 from runtime.cli import doctor, inspect, train
 from runtime.cli.audit import audit
+from runtime.cli.bench import bench
 from runtime.cli.fmt import fmt
 from runtime.cli.init import init
 from runtime.cli.lsp import lsp
@@ -65,12 +66,9 @@ def make_app() -> typer.Typer:
     app.callback()(_prepare)
     inspecting = (inspect.check, inspect.render, inspect.plan, inspect.explain, inspect.diff, inspect.emit)
     training = (train.run, train.evaluate, train.average, train.export)
-    for command in (init, fmt, *inspecting, watch, *training, audit, port, inspect.schema, lsp, doctor.doctor):
+    for command in (init, fmt, *inspecting, watch, *training, bench, audit, port, inspect.schema, lsp, doctor.doctor):
         # `eval` is a name of Python's, so the function has another.
         app.command("eval" if command is train.evaluate else None, context_settings=settings)(command)
-    for name in train.LATER:
-        anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-        app.command(name, hidden=True, context_settings=anything)(train.refuse(name))
     return app
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
@@ -30,7 +30,6 @@ from runtime.cli.options import (
     Xla,
 )
 from runtime.interrupt import Interrupted
-from runtime.problems import problem
 from runtime.processes import Silent
 from runtime.terminal import counted, has_moving_lines, say
 
@@ -326,19 +325,3 @@ def average(
         fit = made.fit
         say(f"  sigma_rel {sigma_rel:g}, gamma {made.gamma:.4g}: error of the profile {fit.error:.2g} (L2, relative)")
         say(f"  weights from {min(fit.weights):.3g} to {max(fit.weights):.3g}: rounding times {fit.amplification:.3g}")
-
-
-LATER = {
-    "bench": "`stepgraph run` prints steps per second",
-}
-"""Name of the command -> what can be used instead for now."""
-
-
-def refuse(name: str) -> Callable[[], None]:
-    """Return the command of that name, which only says that it is not built yet."""
-
-    def command() -> None:
-        """Say that this is not built yet."""
-        raise problem("GS235", f"`stepgraph {name}` is part of the design but not built yet", help=LATER[name])
-
-    return command

@@ -48,7 +48,7 @@ FORMS = "it must give samples by number (__len__ and __getitem__), batches (__it
 
 
 @runtime_checkable
-class _Shaped(Protocol):
+class Shaped(Protocol):
     """An array, or a tensor of a framework."""
 
     @property
@@ -70,7 +70,7 @@ def count_rows(batch: Batch, spec: GraphSpec) -> int:
     free = [name for name in batch if not isinstance(leading.get(name), int)]
     counts: list[int] = []
     for value in (batch[name] for name in named or free):
-        if isinstance(value, _Shaped):
+        if isinstance(value, Shaped):
             counts.append(next(iter(value.shape), 0))
         else:
             counts.append(len(value) if isinstance(value, Sized) else 0)
