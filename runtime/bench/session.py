@@ -60,7 +60,7 @@ class BenchRequest:
     baseline: str | None = None
     """The name of a variant."""
     rounds: int = 30
-    slice_ms: float = SLICE
+    slice_ms: float = field(default_factory=lambda: SLICE)
     batches: int = 16
     rows: int = 64
     """The rows of a batch where the spec has no data."""
@@ -126,10 +126,10 @@ def bench(request: BenchRequest) -> Comparison:
     installed, GS220 there are no batches, GS278 a loop by hand cannot be timed.
     """
     with importable(request.path.parent), importable_beside(request.loops):
-        makers = {loop.name: loop.load() for loop in request.loops}  # their errors come before anything slow
         feed, plan = _open(request)
         with request.working("importing the framework"):
             meter = find_backend(request.backend).meter(request.device, request.threads)
+        makers = {loop.name: loop.load() for loop in request.loops}  # now: it may import the framework, too
         with request.working(f"building {request.spec.name}"):
             began = time.perf_counter()
             built = api.build(plan, device=request.device, seed=request.chosen_seed, allow=request.allow)
@@ -183,7 +183,7 @@ class _LeftOut(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class _Workshop:
-    """What variants are made with; ``built`` is the variant `step` before its first step, ``seconds`` what that took."""
+    """What variants are made with; ``built`` is the variant `step` before its first step, made in ``seconds``."""
 
     request: BenchRequest
     meter: Meter
@@ -228,6 +228,8 @@ class _Workshop:
             module = load_emitted(api.emit(self.built.plan))
             module.build(seed=self.request.chosen_seed, device=self.built.device, models=models)
             return self._begin(name, self._name_set(module.step), time.perf_counter() - began)
+        except _LeftOut:
+            raise
         except Exception as error:
             raise _LeftOut(_explain(error)) from error
 
