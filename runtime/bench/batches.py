@@ -63,12 +63,12 @@ def draw_batches(program: Program, spec: GraphSpec, rows: int, count: int, seed:
     shapes = find_shapes(program, {"batch": rows})
     if shapes is None or program.datasets:
         unknown = [
-            f"{each.name} {'of any shape' if each.shape is None else list(each.shape)}"
+            f"{each.name} [{'...' if each.shape is None else ', '.join(map(str, each.shape))}]"
             for each in program.inputs
             if each.shape is None or any(isinstance(size, str) and size != "batch" for size in each.shape)
         ]
-        why = f"sizes of {', '.join(unknown)} are free" if unknown else "it has several data sets"
-        help = f"add `data: {{train: ...}}`, or declare the sizes; `batch` alone is known: {rows} (`--rows`)"
+        why = f"the sizes of {', '.join(unknown)} are not known" if unknown else "its ops distinguish data sets"
+        help = f"add `data: {{train: ...}}`, or declare the sizes; only `batch` may be free, it is {rows} (`--rows`)"
         message = f"the spec {spec.name!r} has no `data.train`, and no batches can be made up: {why}"
         raise problem("GS220", message, span=spec.span("inputs", key=True), help=help, texts=spec.texts())
     random = np.random.default_rng(seed)

@@ -196,12 +196,6 @@ def test_schema_prints_the_published_file(capsys):
     assert capsys.readouterr().out == (root / "schemas" / "graphspec.schema.json").read_text()
 
 
-@pytest.mark.parametrize("name", ["bench"])
-def test_commands_that_are_not_built_say_so(capsys, name):
-    assert execute([name, "a.yaml", "--any", "thing"]) == 1
-    assert f"error[GS235]: `stepgraph {name}` is part of the design but not built yet" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("form", "begin"), [("svg", "<svg "), ("html", "<!doctype html>\n")])
 def test_a_plan_is_written_as_a_picture_and_as_a_page(spec, capsys, form, begin):
     assert execute(["plan", "spec.yaml", "--format", form, "-o", f"plan.{form}"]) == 0

@@ -9,11 +9,10 @@ import pytest
 from typer.main import get_command
 
 from runtime.cli import execute, make_app
-from runtime.cli.train import LATER
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
 COMMANDS = get_command(make_app()).commands
-PUBLIC = sorted(set(COMMANDS) - set(LATER))
+PUBLIC = sorted(COMMANDS)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
@@ -36,11 +35,6 @@ def test_shared_options_are_listed_with_their_commands():
         users = {name for name in PUBLIC for each in COMMANDS[name].params if option in each.opts}
         assert set(names.split(", ")) == users, option
     assert len(rows) == 6
-
-
-def test_commands_that_are_not_built_are_named():
-    sentence = next(line for line in PAGE.splitlines() if "not built yet" in line)
-    assert set(re.findall(r"`(\w+)`", sentence)) == set(LATER)
 
 
 def test_the_consoles_of_init_and_check_are_true(workdir, capsys):

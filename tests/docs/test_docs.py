@@ -51,7 +51,7 @@ TEXTS += (
 FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]*?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-RUNNING = re.compile(r"\bstepgraph (?:run|eval|export|doctor|audit)\b|\bbuild\(")
+RUNNING = re.compile(r"\bstepgraph (?:run|eval|export|doctor|audit|bench)\b|\bbuild\(")
 IMPORT = re.compile(r"^(?:import|from) (\w+)", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)(?P<path>[^)#\s]*)(?P<anchor>#[^)]*)?\)")
 
