@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
-import sys
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import ModuleType
 
 import torch
@@ -17,6 +13,7 @@ from benchmarks.workloads import WORKLOADS, Batch, Step, Workload
 from compiler import compile_step
 from graphspec import load
 from runtime import build, emit
+from runtime.bench.emitted import load_emitted as read_emitted
 from runtime.bench.timing import Timing, interleave
 
 EXPERT = "expert"
@@ -24,15 +21,7 @@ EXPERT = "expert"
 
 def load_emitted(workload: Workload) -> ModuleType:
     """Return the file that is emitted for a workload's spec as a module, built on the workload's nets."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "emitted_step.py"
-        path.write_text(emit(compile_step(load(workload.spec))), encoding="utf-8")
-        spec = importlib.util.spec_from_file_location("emitted_step", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module.__name__] = module
-        spec.loader.exec_module(module)
+    module = read_emitted(emit(compile_step(load(workload.spec))))
     module.build(models=workload.nets)
     return module
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import os
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from inspect import signature
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +18,7 @@ from benchmarks.tensorflow_steps import WORKLOADS, Batch, State, Step, Workload
 from compiler import compile_step
 from graphspec import load
 from runtime import build, emit
+from runtime.bench.emitted import load_emitted as read_emitted
 from runtime.bench.timing import Timing, interleave
 
 EXPERT = "expert"
@@ -30,17 +27,7 @@ Kind = type[Workload]
 
 def load_emitted(workload: Kind) -> ModuleType:
     """Return the file that is emitted for a workload's spec as a module."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "emitted_step.py"
-        plan = compile_step(load(workload.spec), "tensorflow")
-        path.write_text(emit(plan), encoding="utf-8")
-        spec = importlib.util.spec_from_file_location("emitted_step", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module.__name__] = module
-        spec.loader.exec_module(module)
-    return module
+    return read_emitted(emit(compile_step(load(workload.spec), "tensorflow")))
 
 
 def find_states(workload: Kind) -> Mapping[str, State]:

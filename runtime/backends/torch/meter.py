@@ -40,10 +40,11 @@ class TorchMeter:
         return to_tensor(value, self.device, target_dtype(declared, torch.float32))
 
     def copy(self, models: Mapping[str, Any]) -> dict[str, object]:
-        """Return copies of modules."""
+        """Return copies of modules in training mode, as a build leaves them: reading data may have used the others."""
         memo: dict[int, Any] = {}
         with bound_again([part for model in models.values() for part in model.modules()], memo):
-            return copy.deepcopy(dict(models), memo)
+            copies = copy.deepcopy(dict(models), memo)
+        return {name: model.train() for name, model in copies.items()}
 
     def array(self, value: object) -> npt.NDArray[np.generic] | None:
         """Return a copy of a tensor, array or number on the host."""
