@@ -29,7 +29,7 @@ from runtime.engine.imports import importable
 from runtime.interrupt import Interrupt
 from runtime.problems import describe
 from runtime.registry import find_backend
-from runtime.terminal import show
+from runtime.terminal import counted, show
 from runtime.train.allowed import require_all_allowed
 from runtime.train.run import find_pace
 
@@ -67,6 +67,8 @@ class BenchRequest:
     threads: int | None = None
     working: Callable[[str], AbstractContextManager[None]] = field(default=lambda _: nullcontext())
     """Shows that something slow is under way."""
+    tell: Callable[[str], None] = field(default=lambda _: None)
+    """Shows a line in place of the one before; it is called between slices, so that nothing moves while a step runs."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -327,8 +329,15 @@ def _time(workshop: _Workshop, variants: Mapping[str, Variant], left_out: Mappin
     request, meter = workshop.request, workshop.meter
     wanted = request.baseline or next((loop.name for loop in request.loops), EMITTED)
     baseline = wanted if wanted in variants else BUILT
-    title = f"timing {', '.join(variants)}: {request.rounds} rounds"
-    with Interrupt() as interrupt, request.working(title):
+    slices = itertools.count(1)
+    with Interrupt() as interrupt:
+
+        def is_over() -> bool:
+            """Show how many rounds have ended, and return whether the user has stopped the measurement."""
+            ended = max(next(slices) // len(variants) - 1, 0)  # the first slice of each variant warms up
+            request.tell(f"timing {', '.join(variants)}: {ended} of {counted(request.rounds, 'round')}")
+            return interrupt.poll()
+
         timings = interleave(
             {name: each.run for name, each in variants.items()},
             baseline,
@@ -337,8 +346,9 @@ def _time(workshop: _Workshop, variants: Mapping[str, Variant], left_out: Mappin
             seed=request.chosen_seed,
             multiple=workshop.multiple,
             stopwatch=Stopwatch(wait=meter.wait),
-            is_over=interrupt.poll,
+            is_over=is_over,
         )
+    request.tell("")
     reference = variants[BUILT].outputs
     return Comparison(
         request=request,

@@ -96,15 +96,15 @@ def interleave(
     order = list(variants)
     for _ in range(rounds):
         shuffled.shuffle(order)
-        lap: dict[str, Lap] = {}
+        lap, is_stopped = dict[str, Lap](), False
         for name in order:
             lap[name] = stopwatch.time(variants[name], repeats[name])
-            if is_over():
+            if is_stopped := is_over():
                 break
         if len(lap) == len(order):
             for name, each in lap.items():
                 laps[name].append(each)
-        if is_over():
+        if is_stopped:
             break
     return {name: _summarise(laps[name], laps[baseline]) for name in variants} if laps[baseline] else {}
 

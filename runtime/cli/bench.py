@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -85,6 +86,7 @@ def bench(
             rows=rows,
             threads=threads,
             working=partial(working, sys.stderr, moving=has_moving_lines(sys.stderr)),
+            tell=_overwrite,
         )
     )
     if found.timings:
@@ -95,6 +97,13 @@ def bench(
     if found.interrupted:
         sys.stdout.flush()
         raise Interrupted(f"interrupted ({found.interrupted}) after {counted(found.rounds, 'round')} of {rounds}")
+
+
+def _overwrite(text: str) -> None:
+    """Show a line on a terminal in place of the one before; an empty one clears it."""
+    if has_moving_lines(sys.stderr):
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r\x1b[2K{text[:width]}", end="", file=sys.stderr, flush=True)
 
 
 def _read_loops(texts: Sequence[str], *, jit: bool, baseline: str | None) -> list[Loop]:
