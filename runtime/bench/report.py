@@ -85,7 +85,7 @@ def _finite(number: float) -> float | None:
 def _head(found: Comparison) -> Iterator[str]:
     """Yield the lines on what was timed, and where."""
     machine, request, batches = found.machine, found.request, found.sample.batches
-    threads = counted(machine.threads, "thread") if machine.threads else "threads as it chooses"
+    threads = counted(machine.threads, "thread") if machine.threads else "default threads"
     device = f"{machine.device} ({machine.title})" if machine.title else machine.device
     cores = counted(os.cpu_count() or 1, "core")
     yield f"{request.spec.name}: one train step, {machine.framework} on {device}"

@@ -15,9 +15,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.workloads import SPECS
+from graphspec import SpecError
 from runtime.backends.torch import capture
+from runtime.backends.torch.backend import TorchBackend
 from runtime.bench import session
 from runtime.cli import execute
+from runtime.engine.backend import Backend
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.needs("torch")
@@ -92,6 +95,18 @@ ops:
   step: {update: net, loss: loss}
 outputs: [loss]
 data: {train: {source: digits, batch: 100}}
+"""
+SETS = """graphspec: 1
+name: sets
+inputs: {image: {shape: [batch, 1, 8, 8]}, label: {shape: [batch], dtype: int64}}
+models: {net: {layers: [flatten, {linear: 10}], optimizer: {name: sgd, lr: 0.1}}}
+ops:
+  scores: {forward: net, inputs: image}
+  loss: {loss: cross_entropy, inputs: [scores, label]}
+  step: {update: net, loss: loss, dataset: some}
+  other: {call: mean, inputs: scores, dataset: rest}
+outputs: [loss, other]
+data: {train: {some: {source: digits, batch: 100}, rest: {source: digits, batch: 50}}}
 """
 FREE = """graphspec: 1
 name: free
@@ -190,6 +205,27 @@ def test_batches_are_those_of_the_spec(folder, capsys):
         "source": "data.train",
         "shapes": {"image": [700, 1, 8, 8], "label": [700]},
     }
+
+
+def test_a_batch_says_of_which_set_it_is(folder, capsys):
+    Path("spec.yaml").write_text(SETS)
+    Path("sets.py").write_text(
+        "def other(models):\n"
+        "    def step(batch):\n"
+        "        scores = models['net'](batch['image'])\n"
+        "        return {'other': scores.mean()} if batch.dataset == 'rest' else {}\n"
+        "    return step\n"
+    )
+    variants = measure(capsys, "--loop", "mine=sets.py:other", "--batches", "2")["variants"]
+    assert variants["emitted"]["against_step"]["difference"] == 0.0
+    # The second batch is the first of its set; the loop does not train, so its mean is that of the initial weights.
+    assert variants["mine"]["against_step"]["output"] == "other"
+    assert variants["mine"]["against_step"]["step"] == 2
+
+
+def test_a_backend_without_a_meter_says_so():
+    with pytest.raises(SpecError, match="GS279"):
+        Backend.meter(TorchBackend(), "cpu", None)
 
 
 def test_a_captured_step_is_timed_too(folder, capsys, monkeypatch):

@@ -66,3 +66,19 @@ def test_a_run_can_be_compiled_by_xla_and_only_with_tensorflow(spec, capsys):
     capsys.readouterr()
     assert execute(["run", "kinds.yaml", "--xla", "--out", "c"]) == 1
     assert "error[GS268]: XLA compiles steps of TensorFlow only" in capsys.readouterr().err
+
+
+def test_bench_times_the_emitted_and_the_built_step(spec, capsys):
+    command = ["bench", "kinds.yaml", "--backend", "tensorflow", "--rounds", "1", "--device", "cpu", "--jit"]
+    Path("still.py").write_text("def still(models):\n    return lambda batch: {'loss': models['net'](batch['x'])}\n")
+    assert execute([*command, "--loop", "still=still.py:still", "--json", "-"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [*report["variants"]] == ["still", "emitted", "step"]
+    assert report["variants"]["emitted"]["against_step"] == {
+        "agrees": True,
+        "difference": 0.0,
+        "output": "loss",
+        "step": 1,
+    }
+    assert not report["variants"]["still"]["against_step"]["agrees"]  # it returns scores in place of a number
+    assert "a graph already" in report["left_out"]["jit"]
