@@ -101,7 +101,7 @@ def read_loop(text: str) -> Loop:
 
 @contextmanager
 def importable_beside(loops: Iterable[Loop]) -> Generator[None]:
-    """Let files of loops import what lies beside them within the block, after everything installed."""
+    """Let files of loops import what lies next to them within the block, after everything installed."""
     before = list(sys.path)
     sys.path += [str(loop.file.resolve().parent) for loop in loops]
     try:

@@ -156,7 +156,7 @@ def _open(request: BenchRequest) -> tuple[AnyFeed | None, Plan]:
     spec, feed, pace = request.spec, None, Pace()
 
     def plan_ahead() -> Program:
-        """Return the program without the lengths that only the data tells."""
+        """Return the program without the lengths that only the data has."""
         return compile_step(spec, backend=request.backend, order=request.order, pending=True).program
 
     if "train" in spec.data:
@@ -239,7 +239,7 @@ class _Workshop:
         """Return the step as one graph for each function that trains."""
         if self.request.backend != "torch":
             raise _LeftOut("every step of this framework is a graph already")
-        began, told = time.perf_counter(), list[str]()
+        began, reported = time.perf_counter(), list[str]()
         step = api.build(
             self.built.plan,
             device=self.request.device,
@@ -247,7 +247,7 @@ class _Workshop:
             allow=self.request.allow,
             models=models,
             jit="step",
-            report=told.append,
+            report=reported.append,
         )
         seconds = time.perf_counter() - began
         with warnings.catch_warnings(record=True) as caught:
@@ -255,7 +255,7 @@ class _Workshop:
             made = self._begin(JIT, self._name_set(step), seconds)
         eager = [each for each in step.notes if _EAGERLY in each]
         eager += [str(each.message) for each in caught if _EAGERLY in str(each.message)]
-        compiled = [each for each in told if each.startswith(_COMPILED)]
+        compiled = [each for each in reported if each.startswith(_COMPILED)]
         if not compiled:
             raise _LeftOut("; ".join(eager) or "nothing was compiled")
         return replace(made, notes=(*compiled, *eager))
@@ -306,7 +306,7 @@ class _Workshop:
         return {name: array for name, array in arrays.items() if array is not None}
 
     def _name_set(self, step: Callable[..., object]) -> Step:
-        """Return a step that is told the data set of its batch, where ops distinguish them."""
+        """Return a step that is given the data set of its batch, where ops distinguish them."""
         if not self.built.plan.program.datasets:
             return step
         return lambda batch: step(batch, dataset=dataset_of(batch))

@@ -144,7 +144,8 @@ class Values:
         if numbers:
             shown = ", ".join(f"{each:g}" for each in numbers[:3])
             todo = f"a number changes from step to step ({shown}): make it an input, or a `schedule`"
-            self.loose.append(self.note(todo, entry.place) and f"{entry.place}: {todo}")
+            self.note(todo, entry.place)
+            self.loose.append(f"{entry.place}: {todo}")
         by = entry.args[1] if entry.function in ("div", "__truediv__", "true_divide") and len(entry.args) > 1 else None
         if isinstance(by, int | float) and by == self.flow.batch > 1:
             self.questions.append(f"{entry.place}: it divides by {by:g}, the size of the batch: a mean, if it is that")
