@@ -21,7 +21,7 @@ from tests.audit.port import port as port_alone
 EQUAL = (
     "accumulation", "amp_gan", "averaged_model", "dcgan", "ddpg", "dqn", "ema_with_buffers", "fine_tuning",
     "gan_simultaneous", "generator_first", "multi_task", "sac", "sac_alpha_first", "sac_policy_first", "simsiam", "td3",
-    "vq_vae", "wgan_clamp", "wgan_gp",
+    "vq_vae", "weight_tying", "wgan_clamp", "wgan_gp",
 )  # fmt: skip
 """Loops that are ported without edits."""
 HEAD = """
