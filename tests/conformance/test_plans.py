@@ -30,7 +30,7 @@ class TapeOrder(Order):
     """The constraints where tapes keep what was read: a write waits for a pending gradient only if that recomputes."""
 
     def _on_path(self, gradient: str) -> list[str]:
-        return [name for name in super()._on_path(gradient) if self.runs_again(name)]
+        return [name for name in super()._on_path(gradient) if self.meaning.runs_again(name)]
 
     def recomputes(self) -> bool:
         """Return whether some gradient reads a model again."""

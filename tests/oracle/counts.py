@@ -43,6 +43,13 @@ def find_pieces(spec: GraphSpec, loss: str) -> list[str]:
     return [*([REST] if own and len(own) < len(terms) else []), *own]
 
 
+def find_ways(spec: GraphSpec, loss: str) -> set[str]:
+    """Return how the terms of a loss combine over micro-batches: by a count of their own, by rows, or as sums."""
+    ops = {term: spec.ops.get(term) for term in _find_terms(spec, loss)}
+    summed = {term for term, op in ops.items() if isinstance(op, LossOp) and op.reduction == "sum"}
+    return {term if is_own(spec, term) else "sums" if term in summed else "rows" for term in ops}
+
+
 def _find_terms(spec: GraphSpec, value: str) -> Iterator[str]:
     op = spec.ops.get(value)
     if isinstance(op, CallOp) and _is_sum(op):

@@ -166,12 +166,14 @@ class Runs:
                 if isinstance(self.ops[name], AdaptOp):
                     cells = [cell for rate in self.meaning.rates(name) for cell in self.meaning.storages.cells(rate)]
                     found |= {(gradient, each) for each in self._next_writers(name, cells)}
-                if not isinstance(self.ops[name], ForwardOp) or self.ops[name].snapshot:
+                if not isinstance(self.ops[name], ForwardOp):
+                    continue
+                if self.ops[name].snapshot and not self.meaning.runs_again(name):
                     continue
                 part = part_of(gradient)
                 for run in [self._run(name, part)] if part or name not in self.parts.split else self.parts.names(name):
                     found |= {(gradient, each) for each in self._next_writers(run, self.meaning.reads(name))}
-                    if self.ops[name].checkpoint:
+                    if self.meaning.runs_again(name):
                         found |= {(gradient, writer) for writer in self._next_buffers(run)}
         return found
 

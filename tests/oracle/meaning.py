@@ -107,6 +107,13 @@ class Meaning:
         """Return the model that a derived one is made of; any other is itself."""
         return self.called(self.ops[model].adapt) if model in self.derived else model
 
+    def runs_again(self, name: str) -> bool:
+        """Return whether gradients run a forward again: it reads the model itself then, whatever its first run read."""
+        op = self.ops[name]
+        model = self.spec.models.get(self.called(op.forward))
+        traits = None if model is None else model.traits
+        return op.checkpoint or (traits is not None and traits.recomputes is True)
+
     def has_buffers(self, model: str) -> bool:
         """Return whether a model has BatchNorm."""
         layers = self.spec.models[find_root(self.spec, self.called(model))].layers

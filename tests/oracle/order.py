@@ -35,8 +35,8 @@ class Order:
         self.hard = self._happens_before() | self._reads() | self._writes() | self._kept_parameters() | self._judged()
         self.hard |= self._gathered() | self._shared() | self._penalized()
         kept = self._kept_buffers()
-        self.hard |= {pair for name, pairs in kept.items() if self.runs_again(name) for pair in pairs}
-        self.soft = {name: pairs for name, pairs in kept.items() if not self.runs_again(name)}
+        self.hard |= {pair for name, pairs in kept.items() if self.meaning.runs_again(name) for pair in pairs}
+        self.soft = {name: pairs for name, pairs in kept.items() if not self.meaning.runs_again(name)}
 
     def constraints(self, cloned: frozenset[str] = frozenset()) -> Pairs:
         """Return what must precede what where some forwards run on clones of their buffers."""
@@ -104,17 +104,10 @@ class Order:
         cells = {cell for name in self.versions.firing for cell in self.meaning.writes(name)}
         return {pair for cell in cells for pair in pairwise(self.versions.writers(cell))}
 
-    def runs_again(self, name: str) -> bool:
-        """Return whether gradients run a forward again: it reads the model itself then, whatever its first run read."""
-        op = self.ops[name]
-        model = self.meaning.spec.models.get(self.meaning.called(op.forward))
-        traits = None if model is None else model.traits
-        return op.checkpoint or (traits is not None and traits.recomputes is True)
-
     def _on_path(self, gradient: str) -> list[str]:
         """Return the forwards on a path that read the weights themselves, not clones."""
         found = (name for name in self.paths.path(gradient) if isinstance(self.ops[name], ForwardOp))
-        return [name for name in found if not self.ops[name].snapshot]
+        return [name for name in found if not self.ops[name].snapshot or self.meaning.runs_again(name)]
 
     def _kept_parameters(self) -> Pairs:
         """Return backward-WAR: a pending gradient still reads the parameters of the forwards on its path."""

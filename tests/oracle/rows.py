@@ -58,6 +58,10 @@ class Sketch(World):
         """Return a value, a state as it is before the step, or a number."""
         return self.step.states[operand][None] if operand in self.step.states else super().operand(operand, reader)
 
+    def is_absent(self, operand: str | float) -> bool:
+        """Return False: a term has its shape, whether this step computes it or not."""
+        return False
+
     def evaluate(self, name: str) -> Mapping[str, Array]:
         """Return the values that an op defines, zeros for what is more than a function of others."""
         op = self.step.meaning.ops[name]

@@ -45,10 +45,22 @@ def checkpoint(draft: Draft) -> None:
 def feeds(draft: Draft, model: str) -> bool:
     """Return whether another model is called with what a model makes: nobody tells the sizes of a class's outputs."""
     calls = {name for name, op in draft.ops.items() if op.get("forward") == model}
-    found = set(calls)
+    return any("forward" in draft.ops[name] for name in _find_readers(draft, calls) - calls)
+
+
+def is_behind_class(draft: Draft, value: str) -> bool:
+    """Return whether a value is made from what a class makes: nobody tells its sizes."""
+    forwards = {name: draft.root(op["forward"]) for name, op in draft.ops.items() if "forward" in op}
+    calls = {name for name, model in forwards.items() if "class" in draft.models.get(model, {})}
+    return value in _made_by(draft, _find_readers(draft, calls))
+
+
+def _find_readers(draft: Draft, names: set[str]) -> set[str]:
+    """Return some ops and all that are computed from what they make."""
+    found = set(names)
     while reached := {name for name, op in draft.ops.items() if _made_by(draft, found) & find_read(op)} - found:
         found |= reached
-    return any("forward" in draft.ops[name] for name in found - calls)
+    return found
 
 
 def _made_by(draft: Draft, names: set[str]) -> set[str]:

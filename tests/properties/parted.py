@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tests.properties.averages import follow_iterations
+from tests.properties.graphs import is_behind_class
 from tests.properties.joining import find_place, join
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def add_wide_parts(draft: Draft) -> None:
     The part may come after a write, run on some data sets alone, and begin late or end early.
     """
     place = find_place(draft)
-    if place is None or not is_free(draft) or "turned" in draft.models:
+    if place is None or not is_free(draft) or "turned" in draft.models or is_behind_class(draft, place[1]):
         return
     random, writes = draft.random, [name for name, op in draft.ops.items() if {"update", "copy"} & op.keys()]
     if draft.chance(0.75):
