@@ -204,12 +204,20 @@ class Writer:
         )
 
     def _note_weights(self) -> None:
-        """Ask what lines are for that compute with weights, and that are part of no loss, update or known average."""
-        known = {each.place for each in self.loop.tape.trace.of(Write)} | {each.place for each in self.loop.averages}
+        """Ask what lines are for that write or compute with weights, and that are part of nothing that is written."""
+        trace, begun = self.loop.tape.trace, self.loop.iterations[0].backwards[0].start
+        averaged = {each.place for each in self.loop.averages}
+        moved = {
+            each.place: trace.tensors[each.tensor] for each in trace.of(Write) if each.by == "code" and each.sources
+        }
+        for place, tensor in moved.items():
+            if place not in averaged and tensor.kind in ("params", "buffers"):
+                self.values.questions.append(f"{place}: it writes {tensor.label}: for an average write an `ema`")
+        known = {each.place for each in trace.of(Write)} | averaged
         makers = map(self.flow.made, self.flow.needed)
         known |= {each.place for each in makers if each is not None}
         for entry in self.loop.tape.entries:
-            if not isinstance(entry, Called) or entry.position <= self.loop.iterations[0].backwards[0].start:
+            if not isinstance(entry, Called) or entry.position <= begun:
                 continue
             if entry.place in known or entry.function.strip("_").removeprefix("r") not in _MIXING:
                 continue

@@ -367,6 +367,12 @@ def test_the_table_has_every_loop():
     assert equal == {name.replace("_", " ") for name in EQUAL}
 
 
+def test_an_average_is_ported_though_the_program_let_go_of_it():
+    made = port_alone(CASES / "sound_accumulation.py")
+    assert "ema: {like: model}" in made.text
+    assert "{ema: model, into: ema, tau: 0.01, every: step}" in made.text
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["cyclegan", "lookahead", "multi_task"])
 def test_a_row_of_the_table_is_what_comes_out(name):

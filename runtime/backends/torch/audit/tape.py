@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ class Taping:
         self._kept: dict[int, torch.Tensor] = {}
         """Cell -> parameter or buffer, of which snapshots are taken."""
         self._snapshots: list[tuple[int, Mapping[int, Array]]] = []
+        self._roots: list[nn.Module] = []
+        """The modules that there were when a model first ran, held so that they outlive the program."""
         self._schedules: dict[int, Schedule | None] = {}
         """By the number of the optimizer."""
         self._moved = True
@@ -139,7 +141,8 @@ class Taping:
         self._moved = False
         with self._log.quiet():
             if not self._snapshots:
-                for module in _find_roots():
+                self._roots = _find_roots()
+                for module in self._roots:
                     self._keep(module)
             numbers = {number: _copy(each) for number, each in self._kept.items()}
         self._snapshots.append((len(self._log.events), numbers))
@@ -279,7 +282,7 @@ class Taping:
         """Add the modules that nothing calls, but that code of the user's moves after others, as averages."""
         moved = {each.tensor for each in trace.of(Write) if each.by == "code" and each.sources}
         numbers = {id(each): number for number, each in self._kept.items()}
-        for root in _find_roots():
+        for root in dict.fromkeys([*self._roots, *_find_roots()]):
             own = (numbers.get(id(each)) for each in root.parameters())
             name = next((trace.tensors[number].model for number in own if number in moved), "")
             if name and name not in self._modules:
@@ -321,7 +324,7 @@ def _find_autocast(module: nn.Module) -> str:
     return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
 
 
-def _find_roots() -> Iterable[nn.Module]:
+def _find_roots() -> list[nn.Module]:
     """Return all modules that there are and that are no part of another."""
     found = [each for each in gc.get_objects() if issubclass(type(each), nn.Module) and "_modules" in each.__dict__]
     inner = {id(child) for module in found for child in module.__dict__["_modules"].values()}
