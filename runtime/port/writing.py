@@ -364,6 +364,7 @@ class Writer:
             todo = "" if start is not None else "its initial values differ: write `weights`, or an `init`"
         elif model.layers is not None:
             fields["layers"] = model.layers
+            self._ask_for_weights(model)
         else:
             fields["class"] = model.kind
             if model.arguments is None:
@@ -378,6 +379,19 @@ class Writer:
         self._models[name] = Line(text=flow_style(fields), todo=todo)
         if todo:
             self.values.todos.append(f"models.{name}: {todo}")
+
+    def _ask_for_weights(self, model: Model) -> None:
+        """Ask for the initial numbers of a model, where lines after the one that makes it set some of them."""
+        places: dict[int, list[Place]] = {}
+        for each in self.loop.tape.trace.events[: self.loop.tape.snapshots[0][0]]:
+            if isinstance(each, Write) and each.by == "code" and each.tensor in model.tensors:
+                places.setdefault(each.tensor, []).append(each.place)
+        place = next((each[-1] for each in places.values() if each[-1] != each[0]), None)
+        if place is not None:
+            name = self._model_names[model.name]
+            self.values.questions.append(
+                f"{place}: it sets the initial numbers of {name}: to keep them write `weights`"
+            )
 
     def _lay_out(self, updates: Iterable[str]) -> str:
         header = [*self.header, *(f"{TODO} {each}" for each in dict.fromkeys(self.values.loose))]

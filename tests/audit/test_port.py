@@ -317,8 +317,18 @@ def test_what_a_recording_cannot_show_is_said_with_its_line(before, after, line,
             + "    with torch.no_grad():\n        [s.sub_(0.1 * (s - p)) for s, p in zip(kept, net.parameters())]\n",
             "it computes with the weights of net: for an average write an `ema`",
         ),
+        (
+            "nn.init.normal_(net[0].weight, std=0.02)\n" + PLAIN,
+            "it sets the initial numbers of net: to keep them write `weights`",
+        ),
+        (
+            "other = nn.Linear(6, 8)\n"
+            + PLAIN
+            + "    with torch.no_grad():\n        other.weight.add_(net[0].weight * 2)\n",
+            "it writes other.weight: for an average write an `ema`",
+        ),
     ],
-    ids=["batch", "average"],
+    ids=["batch", "average", "initial numbers", "another model"],
 )
 def test_what_only_the_author_knows_is_asked(loop, question, tmp_path):
     made = port_text("\nkept = [p.detach().clone() for p in net.parameters()]\n" + loop, tmp_path)
