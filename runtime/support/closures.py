@@ -59,14 +59,24 @@ def blank_closure(function: FunctionType) -> FunctionType:
 
 
 def in_copy(value: object, memo: dict[int, object]) -> object:
-    """Return what a variable is in a copy: the copy's part for a part of the original, else what it was."""
+    """Return what a variable is in a copy: the copy's part for a part of the original, else what it was.
+
+    What several functions share, as a dictionary that one fills and another reads, their copies share, too.
+    """
     if id(value) in memo:
         return memo[id(value)]
     if isinstance(value, MethodType):
         return getattr(in_copy(value.__self__, memo), value.__name__)
     if type(value) is dict:
-        return {key: in_copy(each, memo) for key, each in cast("dict[object, object]", value).items()}
-    if type(value) in (list, tuple):
-        items = [in_copy(each, memo) for each in cast("Sequence[object]", value)]
-        return items if type(value) is list else tuple(items)
+        made: dict[object, object] = {}
+        memo[id(value)] = made
+        made.update({key: in_copy(each, memo) for key, each in cast("dict[object, object]", value).items()})
+        return made
+    if type(value) is list:
+        items: list[object] = []
+        memo[id(value)] = items
+        items.extend(in_copy(each, memo) for each in cast("list[object]", value))
+        return items
+    if type(value) is tuple:
+        return tuple(in_copy(each, memo) for each in cast("tuple[object, ...]", value))
     return value

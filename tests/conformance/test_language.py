@@ -12,7 +12,7 @@ ELSEWHERE = {
     **{f"UpdateOp.on_overflow = {one}": "tests/features/test_shared_loss_scale.py" for one in ("group", "all")},
     "UpdateOp.on_overflow = error": "it ends the run: tests/features/test_skipped_steps.py",
     "UpdateOp.missing = zero": "tests/features/test_missing_gradients.py",
-    "UseSpec.recompute_buffers": "evaluations of a run: tests/features/test_recomputed_statistics.py",
+    "UseSpec.recompute_buffers": "evaluations of a run: tests/features/test_recomputed_of_random_specs.py",
     "layer batch_norm.sync": "several processes: tests/processes/cases.py",
     "InputSpec.dtype = bfloat16": "NumPy has no such type: such a batch is one of the framework's own",
     **{
