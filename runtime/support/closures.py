@@ -63,18 +63,19 @@ def in_copy(value: object, memo: dict[int, object]) -> object:
 
     What several functions share, as a dictionary that one fills and another reads, their copies share, too.
     """
-    if id(value) in memo:
-        return memo[id(value)]
+    key = id(value)
+    if key in memo:
+        return memo[key]
     if isinstance(value, MethodType):
         return getattr(in_copy(value.__self__, memo), value.__name__)
     if type(value) is dict:
         made: dict[object, object] = {}
-        memo[id(value)] = made
-        made.update({key: in_copy(each, memo) for key, each in cast("dict[object, object]", value).items()})
+        memo[key] = made
+        made.update({name: in_copy(each, memo) for name, each in cast("dict[object, object]", value).items()})
         return made
     if type(value) is list:
         items: list[object] = []
-        memo[id(value)] = items
+        memo[key] = items
         items.extend(in_copy(each, memo) for each in cast("list[object]", value))
         return items
     if type(value) is tuple:
