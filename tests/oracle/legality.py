@@ -251,13 +251,21 @@ class Runs:
             found |= {(one, write) for one in waits for write in writes}
         for name in self.taking:
             found |= {(one, f"{name}.sound") for one in self._before_sound(name)}
-            slopes = self._before_slopes(name)  # of the weights with which the step begins
+            slopes = self._before_slopes(name)  # of the weights that its gradients see: the first ones, as all are held
             found |= {(one, f"{name}.slopes") for one in slopes}
             if slopes and name in self.gathering and name in self.applied:
                 found.add((f"{name}.gather", f"{name}.slopes"))  # slopes are added to the window when it is taken
+            seen = self._behind_gradients(name)
             writers = [self.versions.writers(f"{model}.params") for model in self.ops[name].update if slopes]
-            found |= {(f"{name}.slopes", writer) for each in writers for writer in each[:1]}
+            later = [[writer for writer in each if writer not in seen] for each in writers]
+            found |= {(f"{name}.slopes", writer) for each in later for writer in each[:1]}
         return found
+
+    def _behind_gradients(self, name: str) -> set[str]:
+        """Return what comes before the gradients that an update takes or is given."""
+        op = self.ops[name]
+        made = self.parts.names(self.meaning.owner[op.loss]) if op.loss is not None else self._gradients(name)
+        return {before for run in made for before in self.versions.past.get(run, ())}
 
     def _before_slopes(self, name: str) -> set[str]:
         """Return what tells whether an update adds the slopes of penalties: where all before it may be held."""
