@@ -222,6 +222,7 @@ def window_item(
 ) -> Item:
     """Return the gradients that an update has accumulated, by parameter; without them its window begins anew.
 
+    Where several processes have parts of them, these are there as well, with a first axis for the processes.
     ``is_open``: some may be absent. ``tables``: parameters of which it has rows, and their indices under `ids`.
     """
     check = partial(_check_window, window, shapes, is_open, tables)
@@ -295,6 +296,12 @@ def _check_window(
             shape = (counts[name], *shape[1:])
         if held.get(name) != shape or (name in counts) != (name in tables):
             yield Fault(kind="shape", name=prefix + name, found=str(held.get(name)), expected=str(shape))
+    prefix = f"windows.{window}.parts."
+    parts = {name.removeprefix(prefix): arrays[name].shape for name in named if name.startswith(prefix)}
+    for name in sorted(held.keys() | parts.keys()) if parts else ():
+        if name not in parts or parts[name][1:] != held.get(name):
+            expected = f"a first axis for processes, and {held.get(name)}"
+            yield Fault(kind="shape", name=prefix + name, found=str(parts.get(name)), expected=expected)
 
 
 def _check_rests(

@@ -13,7 +13,20 @@ from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import Step
 from runtime.state import State
-from tests.processes.cases import COMPRESSED, FIT, PLAIN, SENT, STEPS, Run, draw, found, write_text
+from tests.processes.cases import (
+    COMPRESSED,
+    FIT,
+    PLAIN,
+    REPLICATED,
+    SENT,
+    SHARDED,
+    STEPS,
+    Run,
+    draw,
+    found,
+    make_step,
+    write_text,
+)
 
 pytestmark = pytest.mark.xdist_group("replicas")  # one worker starts the processes
 
@@ -127,9 +140,43 @@ def test_processes_receive_what_the_rule_sends(folder: Path, run: Run) -> None:
 
 @pytest.mark.parametrize("run", kinds(), ids=lambda run: run.options)
 def test_what_is_not_sent_is_saved_and_goes_on(folder: Path, run: Run) -> None:
-    for whole, resumed in zip(found(folder, "sent", run), found(folder, "resumed", run), strict=True):
-        assert resumed.keys() <= whole.keys()
-        assert ("rests.step.rests.0.weight" in resumed) == ("16" not in run.options)
+    resumed = found(folder, "sent, resumed", run)
+    assert all(("rests.step.rests.0.weight" in each) == ("16" not in run.options) for each in resumed)
+    check_resumed(folder, "sent", run)
+
+
+@pytest.mark.parametrize("run", [REPLICATED, SHARDED, *COMPRESSED], ids=lambda run: run.options or run.kind)
+def test_what_each_process_has_in_a_window_is_saved_and_goes_on(folder: Path, run: Run) -> None:
+    check_resumed(folder, "sent after windows", run)
+
+
+@pytest.mark.parametrize("rows", [5, 4])
+def test_one_process_takes_the_sum_of_a_window_whose_parts_fit(rows: int) -> None:
+    case = SENT["sent after windows"]
+    step, again = make_step(case), make_step(case)
+    step(draw(case, step, 5, 0))
+    state = step.state()
+    names = [name for name in state.arrays if name.startswith("windows.step.totals.")]
+    parts = {name.replace("totals", "parts"): np.stack([0.25 * state.arrays[name]] * 4) for name in names}
+    parts["windows.step.parts.0.weight"] = parts["windows.step.parts.0.weight"][:, :rows]  # of five
+    told = {name.removeprefix("windows.step.parts."): {"array": name} for name in parts}
+    windows = {"step": {**state.counters["windows"]["step"], "parts": told}}
+    held = State(arrays={**state.arrays, **parts}, counters={**state.counters, "windows": windows})
+    if rows == 5:
+        again.restore(held)
+        found = again.state().arrays
+        assert all(np.array_equal(found[name], state.arrays[name]) for name in names)
+        return
+    with pytest.raises(SpecError, match=r"error\[GS264\].*: windows\.step\.parts\.0\.weight is \(4, 4, 4\)"):
+        again.restore(held)
+
+
+def check_resumed(folder: Path, name: str, run: Run) -> None:
+    """Assert that a case which was resumed has the state of one that was not, bit for bit."""
+    for whole, resumed in zip(
+        found(folder, f"{name}, whole", run), found(folder, f"{name}, resumed", run), strict=True
+    ):
+        assert resumed.keys() == whole.keys()
         assert all(np.array_equal(whole[key], each) for key, each in resumed.items())
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, final
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from runtime.backends.torch.library.optimizers import make_slot
@@ -122,8 +123,9 @@ def window_items(
 ) -> Iterator[Item]:
     """Yield the gradients that updates have accumulated.
 
-    Of ``local`` windows each process has the gradients of its own rows. What is read is their sum, and what is written
-    goes to the first: sums are linear, so that an update takes the same.
+    Of ``local`` windows each process has the gradients of its own rows. What is read is their sum, and what each has.
+    As many processes take back what they had: they add up in the same order, and compress the same. Of others the first
+    takes the sum.
     """
     for window, held in windows.items():
         replicas = processes if window in local else None
@@ -198,11 +200,21 @@ def _read_window(window: Any, names: Sequence[str], replicas: Any) -> Any:
     counted |= {"rested": int(window.absent_rows)} if window.is_counted and window.may_miss else {}
     guarded = {"spoiled": bool(window.spoiled)} if window.guard != "none" else {}
     there = window.seen if window.may_miss else [True] * len(names)
-    totals = window.totals if replicas is None else replicas.start_sum(window.totals, exact=True).wait(0)
-    found = {name: total for name, total, is_there in zip(names, totals, there, strict=True) if is_there}
+    found = {name: total for name, total, is_there in zip(names, window.totals, there, strict=True) if is_there}
+    parts = {} if replicas is None or replicas.count == 1 else {name: _stack(each) for name, each in found.items()}
+    found |= {name: each.sum(0) for name, each in parts.items()}
+    divided = {"parts": encode(parts)} if parts else {}
     ids = {names[at]: each for at, each in getattr(window, "ids", {}).items()}
     rows = {"ids": encode(ids)} if ids else {}
-    return {"rows": int(window.rows), **counted, **guarded, **rows, "totals": encode(found)}
+    return {"rows": int(window.rows), **counted, **guarded, **rows, "totals": encode(found), **divided}
+
+
+@torch.no_grad()
+def _stack(own: torch.Tensor) -> torch.Tensor:
+    """Return on the host what each process has in place of a tensor, by rank, along a new first axis."""
+    theirs = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(theirs, own.contiguous())
+    return torch.stack([each.cpu() for each in theirs])
 
 
 def _write_window(window: Any, named: Mapping[str, torch.Tensor], replicas: Any, tree: Any) -> None:
@@ -210,7 +222,10 @@ def _write_window(window: Any, named: Mapping[str, torch.Tensor], replicas: Any,
     is_other = tree is None or ("count" in tree) != window.is_counted
     held: Mapping[str, Any] = {"rows": 0, "totals": {}} if tree is None or is_other else tree
     found = {name: decode(total, named[name].device) for name, total in held["totals"].items()}
-    if replicas is not None and replicas.rank:
+    parts = {name: decode(each, "cpu") for name, each in held.get("parts", {}).items()}
+    if replicas is not None and parts and all(len(each) == replicas.count for each in parts.values()):
+        found = {name: each[replicas.rank].to(named[name].device) for name, each in parts.items()}
+    elif replicas is not None and replicas.rank:
         found = {name: torch.zeros_like(total) for name, total in found.items()}
     window.drop()
     if found or window.may_miss:
