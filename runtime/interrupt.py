@@ -15,6 +15,10 @@ class Interrupted(Exception):
     """The user stopped the work; the message says what became of it."""
 
 
+class AskedToEnd(KeyboardInterrupt):
+    """SIGTERM has ended the work as Ctrl-C does."""
+
+
 class Interrupt:
     """While entered, records whether Ctrl-C was pressed, or the process was asked to end.
 
@@ -63,11 +67,11 @@ class Interrupt:
 
 @contextmanager
 def terminable() -> Generator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, with its cleanup."""
+    """Let SIGTERM end the block as Ctrl-C does, with its cleanup, by AskedToEnd."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         """End what runs."""
-        raise KeyboardInterrupt("asked to end")
+        raise AskedToEnd("asked to end")
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

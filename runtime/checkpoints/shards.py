@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,11 +25,19 @@ def write_shards(folder: Path, checkpoint: Checkpoint, parts: Mapping[str, Part]
     try:
         if processes.rank:
             hidden = processes.share(str)
-            processes.gather(_write_own(folder.parent / hidden, own, parts, processes))
+            try:
+                written = _write_own(folder.parent / hidden, own, parts, processes)
+            except FileNotFoundError:  # the first process has given up and removed it, if this raises: another is lost
+                processes.gather(None)
+                raise
+            processes.gather(written)
             return
         with replacing(folder) as making:
             processes.share(lambda: making.name)
-            files = processes.gather(_write_own(making, own, parts, processes))
+            gathered: list[ShardFile | None] = processes.gather(_write_own(making, own, parts, processes))
+            files = [each for each in gathered if each is not None]
+            if len(files) < processes.count:  # some do not see this folder, as on another machine
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(making))
             divided = {name: Signature(shape=parts[name].shape, dtype=array.dtype.name) for name, array in own.items()}
             kept = Checkpoint(arrays=rest, sections=checkpoint.sections)
             for name, content in make_files(folder, kept, files, divided).items():

@@ -35,8 +35,8 @@ from runtime.data.inspect import Inspector
 from runtime.data.share import WHOLE, Share
 from runtime.engine.imports import importable
 from runtime.folder import CHECKPOINTS, LOCK, cannot_write, make_folder
-from runtime.interrupt import Interrupt, terminable
-from runtime.processes import Alone, Processes, Silent, compare, find_launch
+from runtime.interrupt import AskedToEnd, Interrupt, terminable
+from runtime.processes import Alone, Processes, Silent, compare, count_started, find_launch
 from runtime.terminal import INTERRUPTED, counted, show, strong
 from runtime.train.allowed import make_id, recall, remember, require_all_allowed
 from runtime.train.checkpointing import Keeper
@@ -327,7 +327,7 @@ def perform(request: Request) -> Outcome:
     Raises SpecError for any problem of spec, data or run; a folder that nothing was written to is removed. Raises
     Silent in the processes that have nothing to say.
     """
-    with importable(request.path.parent), terminable():
+    with importable(request.path.parent), speechless(), terminable():
         processes = join(request.spec, request.backend or DEFAULT, request.device, is_debugging=bool(request.debug))
         try:
             outcome = take_part(replace(request, processes=processes))
@@ -340,6 +340,17 @@ def perform(request: Request) -> Outcome:
     if outcome.interrupted and processes.rank:
         raise Silent(INTERRUPTED)
     return outcome
+
+
+@contextmanager
+def speechless() -> Generator[None]:
+    """Let a launcher end one of several processes without a word, as where it has lost another: it says which."""
+    try:
+        yield
+    except AskedToEnd:
+        if count_started() == 1:
+            raise
+        raise Silent(INTERRUPTED) from None
 
 
 def take_part(request: Request) -> Outcome:

@@ -53,17 +53,22 @@ class Group(Processes):
             torch.cuda.set_device(self.device)
         limit = timedelta(seconds=timeout)
         try:
-            store, self.rank, self.count = next(iter(rendezvous("env://", timeout=limit)))
-            store.set_timeout(limit)
-            # a launcher that starts the processes again may keep the store
-            self.store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-            dist.init_process_group(
-                store=PrefixStore("group", self.store), rank=self.rank, world_size=self.count, timeout=limit
-            )
-            dist.barrier()  # connections are made at the first collective
+            with mortal():
+                self._meet(limit)
         except (ValueError, RuntimeError) as error:
             help = "check RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or let torchrun set them"
             raise problem("GS257", f"the processes do not find each other: {ERRORS.clean(error)}", help=help) from error
+
+    def _meet(self, limit: timedelta) -> None:
+        """Make the group together with the others, in some time at most."""
+        store, self.rank, self.count = next(iter(rendezvous("env://", timeout=limit)))
+        store.set_timeout(limit)
+        # a launcher that starts the processes again may keep the store
+        self.store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        dist.init_process_group(
+            store=PrefixStore("group", self.store), rank=self.rank, world_size=self.count, timeout=limit
+        )
+        dist.barrier()  # connections are made at the first collective
 
     def share(self, make: Callable[[], T]) -> T:
         """Return on all processes what the first one makes."""
@@ -141,6 +146,20 @@ class Group(Processes):
 
 
 @contextmanager
+def mortal() -> Generator[None]:
+    """Let signals end the process at once: inside PyTorch waits for the others, and Python would not notice them.
+
+    A process that has never come would be waited for until the timeout.
+    """
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def losing(whom: str) -> Generator[None]:
     """Raise SpecError (GS259) where a collective inside fails because another process is gone, or does not answer."""
     try:
@@ -171,13 +190,13 @@ def launch(count: int, arguments: Sequence[str]) -> int:
         try:
             elastic_launch(config, sys.executable)("-m", "runtime", *arguments)
         except ChildFailedError as error:
-            codes = {failure.exitcode for failure in error.failures.values()}
-            is_reported = any(Path(logs).rglob("error.json")) or not codes.isdisjoint({PROBLEM, USAGE, INTERRUPTED})
-            if not is_reported:
-                rank, failure = error.get_first_failure()
+            rank, failure = error.get_first_failure()  # others may have ended because they were asked to, after it
+            if any(Path(logs).rglob("error.json")):
+                return PROBLEM
+            if failure.exitcode not in (PROBLEM, USAGE, INTERRUPTED):
                 ended = failure.signal_name() if failure.exitcode < 0 else f"exit code {failure.exitcode}"
                 raise problem(LOST, f"rank {rank} of {count} has ended by {ended}", help=LOST_HELP) from None
-            return max(codes & {PROBLEM, USAGE, INTERRUPTED}, default=PROBLEM)
+            return failure.exitcode
         except SignalException:
             return INTERRUPTED
     return 0
