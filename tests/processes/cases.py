@@ -263,8 +263,11 @@ SOME = ("dcgan", "penalty", "everything", "counted over steps", "dropped")
 SENT: Mapping[str, Case] = {
     "sent": Case(FIT + PLAIN),
     "sent, broken": Case(FIT + PLAIN, overflow=2),
+    "sent after windows": Case(FIT + PLAIN.replace("loss: loss}", "loss: loss, accumulate: 3}")),
 }
 """Cases whose gradients are compressed."""
+RESUMED = ("sent", "sent after windows")
+"""Those that end in the middle, and begin again from their state: the second one with an open window."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tests.processes.cases import (
     CASES,
     COMPRESSED,
     REPLICATED,
+    RESUMED,
     RUNS,
     SENT,
     SHARDED,
@@ -91,17 +92,19 @@ def train_cases(run: Run, rank: int, folder: Path) -> None:
         np.savez(run.path(folder, name, rank), allow_pickle=False, **found)
 
 
-def resume(run: Run, rank: int, folder: Path) -> None:
-    """Train a case as one of the processes of a run, which ends in the middle and begins again from its state."""
-    case = SENT["sent"]
-    step, found = run.make_step(case), dict[str, np.ndarray]()
-    for number in range(STEPS):
-        if number == 2:
-            held, step = step.state(), run.make_step(case)
-            step.restore(held)
-        step({name: np.array_split(each, run.world)[rank] for name, each in draw(case, step, run.rows, number).items()})
-    found = dict(step.state().arrays)
-    np.savez(run.path(folder, "resumed", rank), allow_pickle=False, **found)
+def resume(run: Run, rank: int, folder: Path, name: str) -> None:
+    """Train a case as one of the processes of a run, at a stretch, and again with a step that begins from its state."""
+    case = SENT[name]
+    for is_resumed in (False, True):
+        step = run.make_step(case)
+        for number in range(STEPS):
+            if number == 2 and is_resumed:
+                held, step = step.state(), run.make_step(case)
+                step.restore(held)
+            batch = draw(case, step, run.rows, number)
+            step({name: np.array_split(each, run.world)[rank] for name, each in batch.items()})
+        path = run.path(folder, f"{name}, {'resumed' if is_resumed else 'whole'}", rank)
+        np.savez(path, allow_pickle=False, **step.state().arrays)
 
 
 def try_mutants(run: Run, rank: int, folder: Path) -> None:
@@ -144,8 +147,9 @@ def main(folder: Path, runs: Sequence[Run] = RUNS) -> int:
             if run in COMPRESSED:
                 warnings.simplefilter("error")
             train_cases(run, rank, folder)
-            if run in COMPRESSED:
-                resume(run, rank, folder)
+            if run in (REPLICATED, SHARDED, *COMPRESSED):
+                for name in RESUMED:
+                    resume(run, rank, folder, name)
             if run in (REPLICATED, SHARDED):
                 train_patterns(run, rank, folder)
             try_mutants(run, rank, folder)

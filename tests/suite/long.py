@@ -43,6 +43,7 @@ def make_parts(folder: Path) -> Mapping[str, tuple[str, ...]]:
         "processes": ("-m", "tests.processes.long"),
         "patterns": ("-m", "tests.processes.patterns"),
         "kills": ("-m", "tests.resilience", "15"),
+        "kills-of-processes": ("-m", "tests.processes.kills", "20"),
         "kills-on-tensorflow": ("-m", "tests.resilience", "4", "--backend", "tensorflow"),
         "demo": ("examples/demo.py", "--out", str(folder / "demo")),
         "demo-on-tensorflow": ("examples/demo.py", "--backend", "tensorflow", "--out", str(folder / "demo-tensorflow")),
