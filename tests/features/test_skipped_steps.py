@@ -9,7 +9,7 @@ from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import Step, StepError, build
 from tests.features.overflows import INF, SPEC, give, made
-from tests.features.steps import set_weights, weights
+from tests.features.steps import build_step, set_weights, weights
 
 pytestmark = pytest.mark.row("B2")
 
@@ -130,6 +130,32 @@ def test_a_window_without_anything_finite_is_skipped(backend: str) -> None:
         give(step, slope)
     assert weights(step)["v.value"].tolist() == [-2.0, -2.0]
     assert step.optimizers["v"].iterations == 1
+
+
+SHARED = """
+graphspec: 1
+name: shared
+inputs: {a: {shape: [batch]}, b: {shape: [batch]}}
+models:
+  v: {parameter: {shape: []}}
+  w: {parameter: {shape: []}}
+ops:
+  read_v: {forward: v}
+  read_w: {forward: w}
+  own: {expr: "mean(read_v * a)"}
+  joint: {expr: "mean((read_v + read_w) * b)"}
+  step_joint: {update: [v, w], loss: joint, optimizer: {name: sgd, lr: 1.0}, accumulate: 2, on_overflow: own}
+  step_own: {update: v, loss: own, optimizer: {name: sgd, lr: 1.0}, shared: sum}
+"""
+
+
+def test_a_window_without_anything_finite_gives_nothing_to_an_update_that_shares_it(backend: str) -> None:
+    step = build_step(SHARED, backend)
+    seen = []
+    for a, b in ((1.0, INF), (1.0, float("nan")), (0.0, 4.0), (0.0, 4.0)):
+        step({"a": np.full(2, a), "b": np.full(2, b)})
+        seen.append([float(weights(step)[f"{name}.value"]) for name in "vw"])
+    assert seen == [[-1, 0], [-2, 0], [-2, 0], [-6, -4]]
 
 
 @pytest.mark.needs("torch")

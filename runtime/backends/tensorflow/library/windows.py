@@ -95,7 +95,8 @@ class Window:
     def share(self) -> tf.Tensor:
         """Return what a mean divides by."""
         rows = self.rows.read_value()
-        share = rows if self.count is None else at_least_one(self.count.read_value())
+        number = rows if self.guard == "none" else at_least_one(rows)
+        share = number if self.count is None else at_least_one(self.count.read_value())
         if self.absent_rows is None:
             return share
         return share * tf.cast(rows, share.dtype) / tf.cast(at_least_one(rows - self.absent_rows), share.dtype)

@@ -114,7 +114,7 @@ class Window:
     def share(self) -> Any:
         """Return what a mean divides by."""
         if not self.is_counted:
-            return self.rows
+            return self.rows if self.guard == "none" else at_least_one(self.rows)
         share = at_least_one(self.count)
         return share * self.rows / at_least_one(self.rows - self.absent_rows) if self.may_miss else share
 
