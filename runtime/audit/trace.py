@@ -96,6 +96,17 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mixture:
+    """A tensor is mixed into a copy of it that is no cell, as an average in a dictionary takes it in."""
+
+    place: Place
+    tensor: int
+    number: int
+    before: int = 0
+    """The mixture that the copy was, 0 where it was none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
     """A backward reads a tensor that a forward saved."""
 
@@ -364,6 +375,7 @@ class Replicated:
 Event: TypeAlias = (
     Forward
     | Write
+    | Mixture
     | Backward
     | GradientChange
     | GradientRead

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
-from runtime.audit.trace import Backward, Forward, Place, ScalerStep, Stored, Tick, Update, Write
+from runtime.audit.trace import Backward, Forward, Mixture, Place, ScalerStep, Stored, Tick, Update, Write
 
 
 def find_schedules(evidence: Evidence) -> Iterator[Finding]:
@@ -83,6 +83,28 @@ def find_averages(evidence: Evidence) -> dict[tuple[str, str], list[_Turn]]:
     return averages
 
 
+def find_kept_averages(evidence: Evidence) -> dict[str, list[_Turn]]:
+    """Return by source the moves of averages that the program keeps in values of its own.
+
+    Weights that are mixed once into a copy of earlier ones make a difference, or a step back; only what is mixed into
+    the result again is an average.
+    """
+    averages: dict[str, list[_Turn]] = {}
+    continued = {event.before for event in evidence.trace.of(Mixture)}
+    last = {event.tensor: event.number for event in evidence.trace.of(Mixture) if event.before}
+    for position, event in enumerate(evidence.trace.events):
+        if not isinstance(event, Mixture):
+            continue
+        if event.number not in continued and event.number != last.get(event.tensor):
+            continue
+        turns = averages.setdefault(evidence.trace.model(event.tensor), [])
+        if not turns or event.tensor in turns[-1].pairs:
+            turns.append(_Turn(event.place, position, position))
+        turns[-1].pairs[event.tensor] = event.tensor
+        turns[-1].last = position
+    return averages
+
+
 def _split(label: str) -> tuple[str, ...]:
     return tuple(label.split("."))
 
@@ -107,7 +129,8 @@ def find_average_clocks(evidence: Evidence) -> Iterator[Finding]:
     for position, event in enumerate(evidence.trace.events):
         if isinstance(event, Write):
             writes[event.tensor].append(position)
-    for (target, source), turns in find_averages(evidence).items():
+    kept = {(f"an average of {name}", name): turns for name, turns in find_kept_averages(evidence).items()}
+    for (target, source), turns in {**find_averages(evidence), **kept}.items():
         for before, turn in zip([None, *turns], turns, strict=False):
             followed = [each for each in turn.pairs.values() if each in stepped]
             waiting = [use for each in followed for at, use in shares[each] if at < turn.first and use > turn.last]

@@ -13,11 +13,12 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from runtime.audit.trace import Backward, Cut, Event, GradientChange, GradientRead, GradientUse, Place, Source, Update
+from runtime.backends.torch.audit.copies import DIVIDING, MULTIPLYING, find_copy
 from runtime.backends.torch.audit.kernels import Kernels
 from runtime.backends.torch.audit.log import CutMark, Log
 from runtime.backends.torch.audit.places import find_function, is_foreign
 from runtime.backends.torch.audit.tags import EMPTY, Tag
-from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of
+from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of, node_of
 
 PLACE = "stepgraph-place"
 """Under this key the nodes of a graph know the line that made them."""
@@ -44,8 +45,6 @@ _MOST_SOURCES = 4
 _ADDING = ("add", "__add__", "__radd__", "__iadd__", "add_", "sub", "__sub__", "__rsub__")
 _KEEPING = (*_ADDING, "stack", "cat")
 """How a program sums or lists the losses of its steps."""
-_DIVIDING = ("div", "__truediv__", "true_divide", "div_", "__itruediv__")
-_MULTIPLYING = ("mul", "__mul__", "__rmul__", "mul_", "__imul__")
 _ROUNDING = 1e-6
 
 
@@ -212,7 +211,10 @@ class Calls(TorchFunctionMode):
                 node.metadata[PLACE] = place
         if log.calls and not log.tags and name != "detach":
             return
-        tag = self._combine(name, args, [*find_tensors(args), *find_tensors(kwargs.values())])
+        inputs = [*find_tensors(args), *find_tensors(kwargs.values())]
+        tag = self._combine(name, args, inputs)
+        if not (log.calls or log.running):
+            tag = tag._replace(copy=find_copy(log, name, inputs, results[0]))
         for each in results:
             if tag != EMPTY or log.tags:
                 log.tags.put(each, tag)
@@ -237,8 +239,8 @@ class Calls(TorchFunctionMode):
         scale = next((each.scale for each in tags if each.scale is not None), None)
         if scale is not None:
             numbers = [each for each in args if isinstance(each, float | int)]
-            is_inverse = name in _MULTIPLYING and any(abs(each * scale - 1) < _ROUNDING for each in numbers)
-            if is_inverse or (name in _DIVIDING and scale in numbers):
+            is_inverse = name in MULTIPLYING and any(abs(each * scale - 1) < _ROUNDING for each in numbers)
+            if is_inverse or (name in DIVIDING and scale in numbers):
                 scale = None
         return Tag(cuts, sources, scale)
 
@@ -274,11 +276,3 @@ def _is_rewritten(cell: Cell, events: Sequence[Event]) -> bool:
 def _is_listed_twice(tensor: torch.Tensor) -> bool:
     """Return whether two lists of the program hold a tensor. It searches all objects, so it is called rarely."""
     return sum(type(each) is list for each in gc.get_referrers(tensor)) > 1
-
-
-def node_of(tensor: torch.Tensor) -> Any:
-    """Return the node of a tensor in the graph; None where there is none, or where a view must not be asked."""
-    try:
-        return tensor.grad_fn if tensor.requires_grad else None
-    except RuntimeError:
-        return None

@@ -13,13 +13,13 @@ from torch import nn
 from torch._C._functorch import is_functorch_wrapped_tensor  # pyright: ignore[reportMissingModuleSource]
 
 from runtime.audit.trace import NOWHERE, Backward, Cut, Freed, Gain, Place, Replicated, Spent
-from runtime.backends.torch.audit.calls import PLACE, ROOT, node_of
+from runtime.backends.torch.audit.calls import PLACE, ROOT
 from runtime.backends.torch.audit.log import CutMark, Log, Root, Running
 from runtime.backends.torch.audit.models import CUTS, Models
 from runtime.backends.torch.audit.places import find_site
 from runtime.backends.torch.audit.spent import Kernel, find_spent
 from runtime.backends.torch.audit.tags import Tag
-from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of
+from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of, node_of
 
 RUNS = "stepgraph-backwards"
 

@@ -143,6 +143,7 @@ class Log:
         self.unseen: dict[str, None] = {}
         self._values: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self.backwards = 0
+        self.mixtures = 0
         self.seconds = 0.0
         """The time of all kernels on the CPU, from the first call of a model."""
 

@@ -10,11 +10,10 @@ import torch
 from torch import nn
 
 from runtime.audit.trace import Cut, Forward, Place, Replicated
-from runtime.backends.torch.audit.calls import node_of
 from runtime.backends.torch.audit.log import Call, CutMark, Log
 from runtime.backends.torch.audit.places import is_called_from
 from runtime.backends.torch.audit.tags import Tag
-from runtime.backends.torch.audit.tensors import find_tensors
+from runtime.backends.torch.audit.tensors import find_tensors, node_of
 
 CUTS = "stepgraph-cuts"
 

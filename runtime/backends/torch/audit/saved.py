@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from runtime.audit.trace import Overwritten, Place, Read
-from runtime.backends.torch.audit.calls import node_of
 from runtime.backends.torch.audit.log import Log
-from runtime.backends.torch.audit.tensors import Cell, span_of
+from runtime.backends.torch.audit.tensors import Cell, node_of, span_of
 
 # A convolution keeps its weight even where no gradient needs it, as the norms do; autograd checks it nevertheless.
 _KEEPING = ("Convolution", "BatchNorm", "LayerNorm", "GroupNorm")

@@ -10,12 +10,23 @@ import torch
 from runtime.audit.trace import Source
 
 
+class Copy(NamedTuple):
+    """What a value is that is made of one cell alone: a multiple of it, or of what it was at several times."""
+
+    cell: int
+    backwards: int
+    """How many backwards had begun when the cell was read, or read last."""
+    mixture: int = 0
+    """The number of the mixture that it is a multiple of, 0 for none."""
+
+
 class Tag(NamedTuple):
     """Where the graph of a value was cut, the tensors it is made of, and the factor of a loss scaler."""
 
     cuts: frozenset[int] = frozenset()
     sources: frozenset[Source] = frozenset()
     scale: float | None = None
+    copy: Copy | None = None
 
 
 EMPTY = Tag()

@@ -25,6 +25,14 @@ def span_of(tensor: torch.Tensor) -> tuple[int, int]:
     return start, start + tensor.numel() * tensor.element_size()
 
 
+def node_of(tensor: torch.Tensor) -> Any:
+    """Return the node of a tensor in the graph; None where there is none, or where a view must not be asked."""
+    try:
+        return tensor.grad_fn if tensor.requires_grad else None
+    except RuntimeError:
+        return None
+
+
 def find_tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
     """Yield the tensors among some arguments and in lists and dictionaries of them."""
     for value in values:
