@@ -71,6 +71,8 @@ class Forward:
     """Some parameter of the model required a gradient."""
     idle: str = ""
     """In eval mode, a layer of it that would do something else in training."""
+    moves: str = ""
+    """Without a graph in training mode, statistics of a norm that it moves; empty if a loss is made of its result."""
     backward: int = 0
     """The backward that recomputes it."""
     compiled: bool = False

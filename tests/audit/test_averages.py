@@ -51,7 +51,7 @@ def measure(shadow: Shadow, net: nn.Module) -> None:
 
 
 def anchor(shadow: Shadow, net: nn.Module) -> None:
-    """A step towards the first weights, by hand."""
+    """Take a step towards the first weights, by hand."""
     for name, weight in net.named_parameters():
         weight.data -= 0.01 * (weight.data - shadow[name])
 

@@ -104,6 +104,8 @@ class Calls(TorchFunctionMode):
         result = func(*args, **kwargs)
         if is_in_place:
             log.sources.clear()
+        if log.loose:
+            self._follow_forwards(args, kwargs, result, is_in_place)
         self._follow(name, args, kwargs, result)
         if log.tape is not None:
             log.tape.called(name, args, kwargs, result)
@@ -191,6 +193,16 @@ class Calls(TorchFunctionMode):
                 key = key_of(each) if isinstance(each, torch.Tensor) else None
                 if key is not None:
                     log.sources[key] = frozenset().union(*(log.sources_of(other[index]) for other in lists))
+
+    def _follow_forwards(self, args: Sequence[Any], kwargs: dict[str, Any], result: Any, is_in_place: bool) -> None:
+        """Note which values are made of a forward without a graph, and which of these lead to a loss."""
+        inputs = [*find_tensors(args), *find_tensors(kwargs.values())]
+        forwards = self._log.forwards_of(inputs)
+        for each in find_tensors((result, *(args[:1] if is_in_place else ()))) if forwards else ():
+            if node_of(each) is not None:
+                self._log.use(inputs)
+            else:
+                self._log.loose.put(each, Tag(forwards=forwards))
 
     def _follow(self, name: str, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Give results the tags of what they are made of, and nodes of the graph their lines."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol
@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import nn
 
-from runtime.audit.trace import Backward, Cut, Event, Overwritten, Place, Read, Source
+from runtime.audit.trace import Backward, Cut, Event, Forward, Overwritten, Place, Read, Source
 from runtime.backends.torch.audit.names import Names
 from runtime.backends.torch.audit.places import find_place
 from runtime.backends.torch.audit.spent import Kernel
@@ -116,6 +116,8 @@ class Log:
         self.cells = Cells()
         self.names = Names(self.cells)
         self.tags = Tags()
+        self.loose = Tags()
+        """Of values that are made of a forward without a graph."""
         self.cuts: list[CutMark] = []
         self.busy = False
         """The recorder itself computes: nothing of it is an event."""
@@ -164,6 +166,17 @@ class Log:
     def add(self, event: Event) -> None:
         """Append an event."""
         self.events.append(event)
+
+    def forwards_of(self, values: Iterable[torch.Tensor]) -> frozenset[int]:
+        """Return the forwards without a graph that values are made of."""
+        return frozenset().union(*(self.loose.of(each).forwards for each in values)) if self.loose else frozenset()
+
+    def use(self, values: Iterable[torch.Tensor]) -> None:
+        """Note that something with a graph is made of values."""
+        for position in self.forwards_of(values):
+            event = self.events[position]
+            assert isinstance(event, Forward)
+            self.events[position] = replace(event, moves="")
 
     def version_of(self, tensor: torch.Tensor) -> tuple[Cell | None, int]:
         """Return the cell that a tensor shares memory with, if any, and how often that memory has been written."""

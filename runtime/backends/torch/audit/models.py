@@ -62,6 +62,8 @@ class Models:
             if any(each is None or not each.model for each in own):
                 log.names.add_part(log.layers[0], module)
         inputs = [each for each in find_tensors(args) if each.is_floating_point()]
+        if torch.is_grad_enabled():
+            log.use(inputs)
         if not torch.is_grad_enabled():
             nodes = [node for node in map(node_of, inputs) if node is not None]
             if nodes and not is_called_from("checkpoint", "backward"):
@@ -98,6 +100,11 @@ class Models:
             is_compiled = hasattr(module, "_orig_mod")
             if is_compiled:
                 log.unseen[f"{name} is compiled: what its layers do inside is not seen"] = None
+            is_aside = not call.recorded and not log.running and log.stepped and not is_called_from("checkpoint")
+            moves = _find_moving(module) if is_aside else ""
+            if moves:
+                for each in find_tensors((result,)):
+                    log.loose.put(each, Tag(forwards=frozenset({len(log.events)})))
             log.add(
                 Forward(
                     place=call.place,
@@ -109,6 +116,7 @@ class Models:
                     recorded=call.recorded,
                     trainable=any(each.requires_grad for each in module.parameters()),
                     idle="" if module.training else _find_idle(module),
+                    moves=moves,
                     backward=log.backward,
                     compiled=is_compiled,
                 )
@@ -138,3 +146,9 @@ class Models:
 def _find_idle(module: nn.Module) -> str:
     kinds = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
     return next((type(each).__name__ for each in module.modules() if isinstance(each, kinds) and not each.training), "")
+
+
+def _find_moving(module: nn.Module) -> str:
+    norms = ((name, each) for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._NormBase))
+    moving = (name for name, each in norms if each.training and each.running_mean is not None)
+    return next((f"{name}.running_mean".lstrip(".") for name in moving), "")

@@ -27,6 +27,8 @@ class Tag(NamedTuple):
     sources: frozenset[Source] = frozenset()
     scale: float | None = None
     copy: Copy | None = None
+    forwards: frozenset[int] = frozenset()
+    """The events of forwards without a graph that it is made of, where they move statistics."""
 
 
 EMPTY = Tag()
