@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -139,3 +140,23 @@ def test_an_exception_of_the_loop_is_its_own_and_ends_the_audit():
         fail()
     assert report.report.trace.error == "Own: mine"
     assert torch.autograd._engine_run_backward.__module__ == "torch.autograd.graph"
+
+
+def test_pytorch_warns_at_the_line_of_the_program_as_without_an_audit():
+    def loop():
+        net = nn.Linear(2, 1)
+        opt = torch.optim.SGD(net.parameters(), 0.1)
+        schedule = lr_scheduler.StepLR(opt, 10)
+        schedule.step()  # before the first step of the optimizer
+        product = net.weight * 2
+        product.grad  # noqa: B018  # of a tensor that is no leaf
+
+    told = []
+    for context in (nullcontext(), audit()):
+        with warnings.catch_warnings(record=True) as caught, context:
+            warnings.simplefilter("always")
+            loop()
+        told.append([(str(each.message), each.category, each.filename, each.lineno) for each in caught])
+    assert told[0] == told[1]
+    assert {file for _, _, file, _ in told[0]} == {__file__}
+    assert len(told[0]) == 2

@@ -61,3 +61,4 @@ def test_the_loop_of_a_page_has_its_finding_and_no_other(code, tmp_path, request
     assert code in found
     assert {each.code for each in report.findings if level_of(each) in ("error", "warning")} <= {code}
     assert all(0 < each.place.line <= len(lines) for each in report.findings)
+    assert all(other.what.endswith(" at") for each in report.findings for other in each.others)

@@ -47,7 +47,7 @@ def find_clips(evidence: Evidence) -> Iterator[Finding]:
                 place=place,
                 message=f"{function} changes gradients that still carry the loss scale ({scaled.backward.scale:g}): "
                 "unscale_() has to come first",
-                others=(Other("the scaled backward", scaled.backward.place),),
+                others=(Other("the scaled backward at", scaled.backward.place),),
             )
         done = [[u for u in s.uses if not u.skipped and u.position < at] for at, s in shares]
         if done and all(done):

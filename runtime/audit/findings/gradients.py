@@ -142,7 +142,7 @@ def find_leaks(evidence: Evidence) -> Iterator[Finding]:
                     place=second.place,
                     message=f"this loss, which {victim[1]} applies to {victim[0]}, reaches {model} as well, and {name} "
                     f"applies it with its own: a detach() is missing" + ("" if opposed else ", unless both are meant"),
-                    others=(Other("its own loss", first.place), Other("both applied at", applied.event.place)),
+                    others=(Other("its own loss at", first.place), Other("both applied at", applied.event.place)),
                     level=None if opposed else "question",
                 )
                 break
@@ -210,7 +210,10 @@ def find_mixtures(evidence: Evidence) -> Iterator[Finding]:
                         message=f"{name} steps {model} by this loss, which {other} applies, and by another, "
                         + ("and the two pull against each other" if is_doubtful else "both of one value of its model")
                         + ": a detach() or zero_grad() may be missing",
-                        others=(Other("the other loss", second.place), Other("both applied at", applied.event.place)),
+                        others=(
+                            Other("the other loss at", second.place),
+                            Other("both applied at", applied.event.place),
+                        ),
                         level="warning" if is_opposed else "question",
                     )
 
@@ -252,7 +255,7 @@ def find_zeroed(evidence: Evidence) -> Iterator[Finding]:
             place=last.end.place,
             message=f"{applied.event.optimizer}.step() finds no gradient: what line {last.backward.place.line} "
             "computed was zeroed before",
-            others=(Other("computed by the backward at", last.backward.place), Other("step", applied.event.place)),
+            others=(Other("computed by the backward at", last.backward.place), Other("step at", applied.event.place)),
         )
 
 
@@ -268,7 +271,7 @@ def _find_partly_zeroed(applied: Applied, dropped: list[Share]) -> Iterator[Find
                 place=share.end.place,
                 message=f"of what line {share.backward.place.line} computes, {applied.event.optimizer} applies only "
                 "the last part: the others are zeroed before",
-                others=(Other("computed at", share.backward.place), Other("step", applied.event.place)),
+                others=(Other("computed at", share.backward.place), Other("step at", applied.event.place)),
                 level="warning",
             )
             return

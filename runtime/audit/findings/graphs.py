@@ -60,7 +60,7 @@ def find_kept(evidence: Evidence) -> Iterator[Finding]:
             message="the losses of earlier steps are still there, with their graphs: add up loss.detach() instead"
             if is_sum
             else "the loss of this backward is still there two steps later, with its graph: keep loss.detach() instead",
-            others=(Other("the backward", event.backward),) if is_sum else (),
+            others=(Other("the backward at", event.backward),) if is_sum else (),
             level="waste",
         )
 
@@ -73,7 +73,7 @@ def find_cuts(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _find_cut(cut: Cut, event: Backward) -> Iterator[Finding]:
-    loss = (Other("the loss", event.place),)
+    loss = (Other("the loss at", event.place),)
     match cut.kind:
         case "no_grad":
             yield Finding(
@@ -125,7 +125,7 @@ def find_compiled_second_derivatives(evidence: Evidence) -> Iterator[Finding]:
 def find_replicas(evidence: Evidence) -> Iterator[Finding]:
     """Yield gradients that DistributedDataParallel does not reduce, or not as meant."""
     for event in evidence.trace.of(Replicated):
-        others = (Other("first forward", event.other),) if event.other is not None else ()
+        others = (Other("first forward at", event.other),) if event.other is not None else ()
         match event.event:
             case "two-forwards":
                 code, text = (

@@ -163,7 +163,7 @@ def find_shared(evidence: Evidence) -> Iterator[Finding]:
                         code="shared-parameter",
                         place=event.place,
                         message=f"{model} is stepped by {other} and by {event.optimizer}, {how}",
-                        others=(Other("the other step", place),),
+                        others=(Other("the other step at", place),),
                         level="error" if twice else None,
                     )
             last[part.tensor][event.optimizer] = event.place

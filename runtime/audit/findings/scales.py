@@ -20,7 +20,7 @@ def find_scaled_updates(evidence: Evidence) -> Iterator[Finding]:
                 code="scaled-step",
                 place=applied.event.place,
                 message=f"{applied.event.optimizer} steps by gradients that still carry the loss scale",
-                others=(Other("the scaled backward", scaled[0].backward.place),),
+                others=(Other("the scaled backward at", scaled[0].backward.place),),
             )
 
 
@@ -110,7 +110,7 @@ def find_scaler_updates(evidence: Evidence) -> Iterator[Finding]:
                 code="scaler-update",
                 place=update,
                 message="the scale is updated once for every optimizer, not once after all of them: it moves too often",
-                others=(Other("step", step),),
+                others=(Other("step at", step),),
                 level="warning",
             )
 
@@ -133,7 +133,7 @@ def _find_early_update(
                 place=update.place,
                 message=f"the scale is updated between the backward of line {backward.place.line} and the step of "
                 f"{event.optimizer}, which divides by another scale than the loss was multiplied by",
-                others=(Other("the scaled backward", backward.place), Other("step", event.place)),
+                others=(Other("the scaled backward at", backward.place), Other("step at", event.place)),
             )
             return
 

@@ -93,7 +93,7 @@ def _stale_recomputation(trace: Trace, tensor: int, version: int, forward: Place
         place=write.place,
         message=f"{writer} writes {trace.tensors[tensor].label} before a backward recomputes a checkpointed forward "
         "that read the old version",
-        others=(Other("forward", forward), Other("recomputed by the backward at", backward)),
+        others=(Other("forward at", forward), Other("recomputed by the backward at", backward)),
     )
 
 

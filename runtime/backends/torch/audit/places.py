@@ -25,6 +25,7 @@ _WRAPPERS = ("inner", "wrapper", "decorate_context", "_no_grad_wrapper", "_fn")
 """Functions that stand around others and say nothing about them."""
 _HELD_BY_FRAME = 3
 """References to the dictionary of a frame that no one else has: the frame's, a variable's, an argument's."""
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 
 
@@ -36,6 +37,11 @@ def is_foreign(code: CodeType) -> bool:
         return not name.startswith(("<ipython", "<doctest"))
     path = os.path.abspath(name)
     return path.startswith(_FOREIGN) or (path.startswith(_LIBRARY) and "site-packages" not in path)
+
+
+def is_recorder(file: str) -> bool:
+    """Return whether a file is one of the recorder's."""
+    return os.path.abspath(file).startswith(_HERE)
 
 
 def frames() -> Iterator[FrameType]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -17,14 +18,15 @@ from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from runtime.audit.recording import Enough
+from runtime.audit.trace import NOWHERE, Stored, Trace, Update
 from runtime.audit.trace import Optimizer as OptimizerFacts
-from runtime.audit.trace import Stored, Trace, Update
 from runtime.backends.torch.audit.calls import Calls
 from runtime.backends.torch.audit.engine import Engine
 from runtime.backends.torch.audit.kernels import Kernels
 from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.models import Models
 from runtime.backends.torch.audit.optimizers import Optimizers, parameters_of
+from runtime.backends.torch.audit.places import find_place, is_recorder
 from runtime.backends.torch.audit.saved import SavedTensors
 from runtime.backends.torch.audit.tape import Taping
 from runtime.port.tape import Tape
@@ -80,6 +82,7 @@ class Recorder:
         for each in vars(lr_scheduler).values():
             if isinstance(each, type) and hasattr(each, "get_last_lr") and "step" in vars(each):
                 self._replace(each, "step", optimizers.tick)
+        self._replace(warnings, "_showwarnmsg", _show_warning)
         self._replace(torch.autograd.graph, "disable_saved_tensors_hooks", self._transform)
         self._replace(torch, "compile", self._compile)
         if "torch._dynamo.eval_frame" in sys.modules:
@@ -207,3 +210,12 @@ class Recorder:
 
         setattr(home, name, called)
         self._stack.callback(setattr, home, name, original)
+
+
+def _show_warning(original: Callable[..., None], told: warnings.WarningMessage) -> None:
+    """Show a warning at the user's line where PyTorch would name a stand-in, its caller."""
+    if is_recorder(told.filename) and (place := find_place()) != NOWHERE:
+        told = warnings.WarningMessage(
+            told.message, told.category, place.file, place.line, told.file, None, told.source
+        )
+    original(told)
