@@ -123,4 +123,6 @@ def _run_main(path: Path) -> None:
 
 
 def _describe(problem: BaseException) -> str:
+    if isinstance(problem, SystemExit):
+        return f"sys.exit({problem.code!r})"
     return f"{type(problem).__name__}: {problem}"

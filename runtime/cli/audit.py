@@ -52,6 +52,8 @@ def audit(
         raise typer.BadParameter(
             f"there is no file {str(baseline)!r}: write it with --update-baseline", param_hint="--baseline"
         )
+    if baseline is not None and not update_baseline:
+        check_baseline(baseline)
     # The program may change the working directory.
     report, sarif, html, baseline = map(keep_place, (report, sarif, html, baseline))
     made, problem = audit_script(script, arguments or (), steps)
@@ -74,8 +76,24 @@ def audit(
         deliver(str(made), None, is_text=True)
         if made.findings and sys.stdout.isatty():
             complain(f"what a finding means and how to mend it: `stepgraph explain {made.findings[0].code}`")
+    if isinstance(problem, SystemExit):
+        told = f"{problem.code}\n" if isinstance(problem.code, str) else ""
+        complain(f"{told}exit code {PROBLEM}: the program ended with {made.trace.error}")
     if problem is not None or made.of("error") or (strict and made.of("warning")):
         raise typer.Exit(PROBLEM)
+
+
+def check_baseline(baseline: Path) -> None:
+    """Refuse a file of known findings that names one which no audit has."""
+    from graphspec.words import did_you_mean
+    from runtime.audit.findings.catalogue import CODES
+
+    for number, line in enumerate(baseline.read_text(encoding="utf-8").splitlines(), 1):
+        code = line.partition(" ")[0]
+        if code and code not in CODES:
+            near = did_you_mean(code, CODES)
+            told = f"line {number} of {str(baseline)!r} begins with {code!r}, which is no finding of an audit"
+            raise typer.BadParameter(f"{told}{near and f': {near}'}", param_hint="--baseline")
 
 
 def keep_place(path: Path | None) -> Path | None:

@@ -94,6 +94,14 @@ def test_a_baseline_accepts_what_is_known_also_where_it_has_moved(script, capsys
     assert capsys.readouterr().out.splitlines()[-1].endswith("; 1 accepted by the baseline")
 
 
+def test_a_misspelt_code_in_a_baseline_is_refused_before_the_script_runs(script, capsys):
+    Path("known.txt").write_text("leftover-grads train.py: opt.step()\n", encoding="utf-8")
+    assert execute(["audit", str(script), "--baseline", "known.txt"]) == 2
+    shown = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "line 1 of 'known.txt' begins with 'leftover-grads'" in shown
+    assert "did you mean 'leftover-grad'?" in shown
+
+
 def test_a_script_that_fails_is_reported_with_its_own_traceback(workdir, capsys):
     Path("train.py").write_text("raise KeyError('mine')\n", encoding="utf-8")
     assert execute(["audit", "train.py"]) == 1
@@ -104,6 +112,32 @@ def test_a_script_that_fails_is_reported_with_its_own_traceback(workdir, capsys)
     assert "the program ended with KeyError: 'mine'" in shown.out
     Path("train.py").write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
     assert execute(["audit", "train.py"]) == 0
+
+
+@pytest.mark.parametrize(("code", "told"), [("3", ""), ("'no data'", "no data\n")])
+def test_a_script_that_exits_with_a_code_is_said_to_have_failed(code, told, workdir, capsys):
+    Path("train.py").write_text(f"import sys\nsys.exit({code})\n", encoding="utf-8")
+    assert execute(["audit", "train.py"]) == 1
+    shown = capsys.readouterr()
+    assert f"the program ended with sys.exit({code})\n" in shown.out
+    assert shown.err == f"{told}exit code 1: the program ended with sys.exit({code})\n"
+
+
+def test_an_optimizer_that_does_not_step_is_named_where_the_script_is_ended(workdir, capsys):
+    text = """\
+import torch
+
+net, other = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+opt, later = (torch.optim.SGD(each.parameters(), 0.1) for each in (net, other))
+for step in range(100):
+    opt.zero_grad()
+    net(torch.ones(1, 2)).sum().backward()
+    opt.step()
+"""
+    Path("train.py").write_text(text, encoding="utf-8")
+    assert execute(["audit", "train.py", "--steps", "2"]) == 0
+    told = "not seen: later took fewer than 2 steps within 20 of opt, where the audit ended the program: "
+    assert told in capsys.readouterr().out
 
 
 def test_a_program_that_changes_the_folder_finds_its_file_and_reports_stay(workdir, capsys):
@@ -151,7 +185,19 @@ def test_the_fixture_fails_a_test_for_what_it_finds(pytester):
         def test_meant(audit_step):
             with audit_step(allow=("leftover-grad",)):
                 train(False)
+
+        def test_misspelt(audit_step):
+            with audit_step(allow=("leftover_grads",)):
+                raise AssertionError("the statement has begun")
+
+        def test_text(audit_step):
+            with audit_step(allow="leftover-grad"):
+                raise AssertionError("the statement has begun")
     """)
     result = pytester.runpytest()
-    result.assert_outcomes(passed=2, failed=1)
+    result.assert_outcomes(passed=2, failed=3)
+    result.stdout.fnmatch_lines(["*GS275*takes codes of findings, found 'leftover_grads'*"])
+    result.stdout.fnmatch_lines(["*did you mean 'leftover-grad'*"])
+    result.stdout.fnmatch_lines(["*write allow=('leftover-grad',)*"])
+    result.stdout.no_fnmatch_line("*the statement has begun*")
     result.stdout.fnmatch_lines(["*error?leftover-grad? test_the_fixture*: opt applies gradients of net*"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import re
 import warnings
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from runtime.audit import audit
+from runtime.audit import audit, findings
 from runtime.audit.findings.catalogue import CODES, level_of
 from runtime.audit.findings.finding import LEVELS
 
@@ -48,11 +49,38 @@ def test_every_code_has_a_page_and_every_page_a_code():
     assert {entry.level for entry in CODES.values()} == {*LEVELS}
 
 
+def test_the_levels_of_a_code_are_those_that_detectors_give_it():
+    given = {code: set() for code in CODES}
+    for path in Path(findings.__file__).parent.glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Finding":
+                codes, levels = (
+                    {
+                        each.value
+                        for key in call.keywords
+                        if key.arg == name
+                        for each in ast.walk(key.value)
+                        if isinstance(each, ast.Constant)
+                    }
+                    for name in ("code", "level")
+                )
+                for code in codes & CODES.keys():
+                    given[code] |= levels & {*LEVELS}
+    stated = {code: {entry.level, *entry.others} for code, entry in CODES.items()}
+    assert {code: levels | {CODES[code].level} for code, levels in given.items()} == stated
+
+
+def test_the_table_of_codes_is_the_catalogue():
+    text = (PAGES.parent / "audit.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[`([a-z-]+)`\]\(audit/([a-z-]+)\.md\) \| (.*) \| (.*) \|$", text, re.MULTILINE)
+    assert rows == [(code, code, entry.levels, entry.summary) for code, entry in CODES.items()]
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("code", [pytest.param(c, marks=pytest.mark.long) if "compiled" in c else c for c in CODES])
 def test_the_loop_of_a_page_has_its_finding_and_no_other(code, tmp_path, request):
     text = read(code)
-    assert text.startswith(f"# {code}: {CODES[code].summary}\n\n*Level: {CODES[code].level}.* ")
+    assert text.startswith(f"# {code}: {CODES[code].summary}\n\n*Level: {CODES[code].levels}.* ")
     assert text.count("\n") <= 30
     if "DistributedDataParallel(" in text:
         request.getfixturevalue("group")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
+from graphspec.words import enumerate_words
 from runtime.audit.findings import clips, clocks, gradients, graphs, modes, owners, scales, weights
 from runtime.audit.findings.finding import LEVELS, Evidence, Finding, Level
 from runtime.audit.trace import Trace
@@ -16,6 +17,13 @@ class Entry(NamedTuple):
 
     level: Level
     summary: str
+    others: tuple[Level, ...] = ()
+    """Levels that some of its findings have instead."""
+
+    @property
+    def levels(self) -> str:
+        """Return all of them in words."""
+        return self.level + (f"; at times {enumerate_words(self.others)}" if self.others else "")
 
 
 CODES: Mapping[str, Entry] = {
@@ -27,20 +35,20 @@ CODES: Mapping[str, Entry] = {
     "recompute-differs": Entry("error", "a checkpointed forward is recomputed with other weights or random numbers"),
     "other-version": Entry("question", "a model is called again after its update, for another model's loss"),
     "leftover-grad": Entry("error", "an update applies gradients of an earlier backward"),
-    "leaked-grad": Entry("error", "a loss reaches a model that it should not train"),
-    "zeroed-grad": Entry("error", "gradients are zeroed between the backward and the update"),
-    "lost-grad": Entry("waste", "gradients are computed that no update applies"),
+    "leaked-grad": Entry("error", "a loss reaches a model that it should not train", ("warning", "question")),
+    "zeroed-grad": Entry("error", "gradients are zeroed between the backward and the update", ("warning",)),
+    "lost-grad": Entry("waste", "gradients are computed that no update applies", ("warning",)),
     "grad-by-reference": Entry("error", "a gradient was taken without a copy, and a later backward adds to it"),
-    "untrained": Entry("error", "weights that should learn get no update"),
-    "shared-parameter": Entry("warning", "two optimizers, or one of them twice, step the same parameter"),
+    "untrained": Entry("error", "weights that should learn get no update", ("warning", "question", "waste")),
+    "shared-parameter": Entry("warning", "two optimizers, or one of them twice, step the same parameter", ("error",)),
     "frozen-moves": Entry("warning", "momentum or weight decay moves weights that have no gradient"),
     "clip-scope": Entry("warning", "one norm over the gradients of several optimizers"),
-    "clip-order": Entry("error", "a clip before the gradient is complete, or after it was applied"),
+    "clip-order": Entry("error", "a clip before the gradient is complete, or after it was applied", ("warning",)),
     "clip-scaled": Entry("error", "a clip of gradients that carry the loss scale"),
     "scaled-step": Entry("error", "an update by gradients that carry the loss scale"),
     "scaled-penalty": Entry("error", "a loss is made of gradients that carry the loss scale"),
     "unscaled-loss": Entry("error", "a scaler divides gradients whose loss was not scaled"),
-    "scaler-update": Entry("error", "a scaler is updated at another time than once after all steps"),
+    "scaler-update": Entry("error", "a scaler is updated at another time than once after all steps", ("warning",)),
     "partial-skip": Entry("warning", "one optimizer of a scaler skips a step that another takes"),
     "fused-skip": Entry("error", "a skipped step changes the state of a fused optimizer"),
     "schedule-order": Entry("warning", "a schedule ticks before the update of its step"),
@@ -49,15 +57,15 @@ CODES: Mapping[str, Entry] = {
     "ema-clock": Entry("warning", "an average moves although its source did not"),
     "ema-without-buffers": Entry("warning", "an average leaves out the buffers of its source"),
     "ema-partial": Entry("warning", "an average leaves out parameters of its source"),
-    "target-trained": Entry("error", "an optimizer steps an average"),
+    "target-trained": Entry("error", "an optimizer steps an average", ("question",)),
     "state-per-forward": Entry("warning", "state moves with every forward of a step"),
     "frozen-in-train-mode": Entry("warning", "a frozen model drops units, or its statistics move"),
     "trained-in-eval-mode": Entry("question", "a model is trained in eval mode"),
     "evaluated-in-train-mode": Entry("question", "a forward that trains nothing moves statistics"),
-    "crossing-graph": Entry("error", "a value carries its graph from one step into the next"),
+    "crossing-graph": Entry("error", "a value carries its graph from one step into the next", ("waste",)),
     "freed-graph": Entry("error", "a second backward through a graph that the first one freed"),
     "needless-retain": Entry("waste", "retain_graph without a second backward"),
-    "dead-term": Entry("warning", "a term of a loss is a constant"),
+    "dead-term": Entry("warning", "a term of a loss is a constant", ("question",)),
     "cut-meta-gradient": Entry("question", "the gradient of an inner step is a constant"),
     "compiled-second-derivative": Entry("error", "a second derivative through a compiled model"),
     "ddp-forwards": Entry("error", "several forwards of a replicated model before their backwards"),

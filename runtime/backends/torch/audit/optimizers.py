@@ -68,8 +68,8 @@ class Optimizers:
         self._made.append(weakref.ref(optimizer))
 
     @property
-    def turns(self) -> list[int]:
-        """Return how often each optimizer has been stepped.
+    def turns(self) -> list[tuple[Optimizer, int]]:
+        """Return the optimizers that take part, and how often each has been stepped.
 
         One that was there before counts once it is, and one that wraps another as soon as its parameters are stepped.
         """
@@ -80,7 +80,7 @@ class Optimizers:
         moved = {id(tensor) for each in turning for tensor in parameters_of(each)}
         idle = [each for each in made if id(each) not in stepped]
         waiting = [each for each in idle if any(id(tensor) not in moved for tensor in parameters_of(each))]
-        return [*(stepped[id(each)] for each in turning), *(0 for _ in waiting)]
+        return [*((each, stepped[id(each)]) for each in turning), *((each, 0) for each in waiting)]
 
     def alive(self) -> Iterator[Optimizer]:
         """Yield the optimizers that there are, whether they were stepped or not."""

@@ -17,6 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from graphspec.words import enumerate_words
 from runtime.audit.recording import Enough
 from runtime.audit.trace import NOWHERE, Stored, Trace, Update
 from runtime.audit.trace import Optimizer as OptimizerFacts
@@ -193,11 +194,17 @@ class Recorder:
         if self._steps is None:
             return
         mine = self._log.stepped.get(id(optimizer), 0)
-        least = min(self._optimizers.turns, default=0)
-        if mine >= self._steps and (least >= self._steps or mine >= _PATIENCE * self._steps):
-            if least < self._steps:
-                self._log.unseen[f"an optimizer took less than {self._steps} steps within {mine} of another"] = None
-            raise Enough
+        if mine < self._steps:
+            return
+        late = [each for each, count in self._optimizers.turns if count < self._steps]
+        if late and mine < _PATIENCE * self._steps:
+            return
+        if late:
+            with self._log.quiet():
+                names = enumerate_words([self._log.names.of(each) for each in late], conjunction="and")
+                told = f"{names} took fewer than {self._steps} steps within {mine} of {self._log.names.of(optimizer)}"
+            self._log.unseen[f"{told}, where the audit ended the program: what comes later is not judged"] = None
+        raise Enough
 
     def _replace(self, home: Any, name: str, stand_in: Callable[..., Any]) -> None:
         """Put a function in the place of another, which it is given as its first argument."""
