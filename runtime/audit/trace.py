@@ -177,6 +177,14 @@ class Cut:
     """The same input reaches the loss on another path."""
 
 
+class Regression(NamedTuple):
+    """A distance of two values, both with a gradient: the one that is the target is moved, too."""
+
+    place: Place
+    tensors: frozenset[int]
+    """What both of them are made of."""
+
+
 Site: TypeAlias = tuple[tuple[str, int, int], ...]
 """The calls that lead to something, the innermost first: file, first line of the function, and instruction in it.
 
@@ -209,6 +217,8 @@ class Backward:
     freed: Freed | None = None
     """A part of its graph that is gone."""
     cuts: tuple[Cut, ...] = ()
+    regressions: tuple[Regression, ...] = ()
+    """Those that it runs through."""
     error: str = ""
     """The first line of the error that it raised."""
     inside: int = 0

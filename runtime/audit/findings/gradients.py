@@ -236,6 +236,25 @@ def _judges_twice(evidence: Evidence, model: str, other: str, position: int) -> 
     return False
 
 
+def find_undetached_targets(evidence: Evidence) -> Iterator[Finding]:
+    """Yield regressions whose target is made of the weights that an update moves by them, as its other side is."""
+    moved: dict[tuple[int, Place], set[str]] = defaultdict(set)
+    for share in evidence.ledger.shares:
+        if share.backward is None or not _uses(share):
+            continue
+        for place, tensors in share.backward.regressions:
+            if share.tensor in tensors:
+                moved[share.backward.number, place].add(evidence.trace.model(share.tensor))
+    for (number, place), models in moved.items():
+        yield Finding(
+            code="undetached-target",
+            place=place,
+            message=f"both sides of this loss have a gradient to {' and '.join(sorted(models))}, so that the target "
+            "moves towards the estimate, too: detach() it, unless both are meant to move",
+            others=(Other("the backward at", evidence.backwards[number].place),),
+        )
+
+
 def find_zeroed(evidence: Evidence) -> Iterator[Finding]:
     """Yield updates whose gradients were zeroed after their backward."""
     for applied in evidence.ledger.updates:

@@ -24,6 +24,9 @@ PLACE = "stepgraph-place"
 """Under this key the nodes of a graph know the line that made them."""
 ROOT = "stepgraph-root"
 """Under this key the node of a loss that had its backward has its :class:`Root`."""
+REGRESSION = "stepgraph-regression"
+"""Under this key the node of a distance has the nodes of its two sides, if both have one."""
+_DISTANCES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 _SKIPPED = (
     "_record_function",
     "_set_grad",
@@ -211,6 +214,11 @@ class Calls(TorchFunctionMode):
         if not results:
             return
         place = None
+        if name in _DISTANCES and not log.running:
+            sides = [node_of(each) for each in find_tensors((*args[:2], kwargs.get("input"), kwargs.get("target")))]
+            node = node_of(results[0])
+            if node is not None and len(sides) == 2 and None not in sides:
+                node.metadata[REGRESSION] = tuple(sides)
         if log.roots and name in _KEEPING and node_of(results[0]) is not None:
             for node in filter(None, map(node_of, find_tensors(args))):
                 root = node.metadata.get(ROOT)

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch._C._functorch import is_functorch_wrapped_tensor  # pyright: ignore[reportMissingModuleSource]
 
-from runtime.audit.trace import NOWHERE, Backward, Cut, Freed, Gain, Place, Replicated, Spent
-from runtime.backends.torch.audit.calls import PLACE, ROOT
+from runtime.audit.trace import NOWHERE, Backward, Cut, Freed, Gain, Place, Regression, Replicated, Spent
+from runtime.backends.torch.audit.calls import PLACE, REGRESSION, ROOT
 from runtime.backends.torch.audit.log import CutMark, Log, Root, Running
 from runtime.backends.torch.audit.models import CUTS, Models
 from runtime.backends.torch.audit.places import find_site
@@ -120,9 +120,20 @@ class Engine:
             through=through,
             freed=freed,
             cuts=tuple(dict.fromkeys(replace(each.cut, elsewhere=each.number in marked) for each in marks)),
+            regressions=tuple(filter(None, map(self._find_regression, nodes))) if accumulates else (),
             inside=log.backward,
         )
         return event, nodes, leaves
+
+    def _find_regression(self, node: Any) -> Regression | None:
+        """Return the distance that a node is, if both sides of it are made of some leaves."""
+        sides = node.metadata.get(REGRESSION)
+        if sides is None:
+            return None
+        one, other = ({id(leaf): leaf for leaf in walk([side], None)[1]} for side in sides)
+        cells = (self._log.cells.add(one[each]) for each in one.keys() & other.keys())
+        numbers = frozenset(cell.number for cell in cells if cell is not None)
+        return Regression(node.metadata.get(PLACE, NOWHERE), numbers) if numbers else None
 
     def _look_at(self, leaf: torch.Tensor) -> _Before:
         cell = self._log.cells.add(leaf)
