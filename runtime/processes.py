@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -98,6 +99,15 @@ def count_started() -> int:
     """Return how many processes a launcher has started for the run, as it says in the environment."""
     text = os.environ.get("WORLD_SIZE", "1")
     return int(text) if text.isdecimal() else 1
+
+
+def count_workers() -> int:
+    """Return how many workers of tf.distribute the environment names for the run, in TF_CONFIG; 1 where it does not."""
+    try:
+        cluster = json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {})
+        return max(1, sum(len(cluster.get(job, ())) for job in ("chief", "worker")))
+    except (ValueError, AttributeError, TypeError):
+        return 1  # TensorFlow says what is wrong with it
 
 
 def find_launch() -> str:

@@ -11,7 +11,7 @@ from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Program
 from graphspec.analysis.modes import find_reaches
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.ops import AdaptOp
+from graphspec.declare.ops import AdaptOp, EmaOp
 from graphspec.diagnostics import Diagnostic
 
 BY_ELEMENT = frozenset(
@@ -32,13 +32,7 @@ def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
         yield from _find_unsynced(spec)
         return
     if backend != "torch":
-        yield Diagnostic(
-            code="E-REPLICAS",
-            message=f"{'shards' if spec.is_sharded else 'replicas'} are not built for the backend '{backend}'",
-            span=spec.span("parallel"),
-            label="runs on PyTorch only",
-            help="choose the backend 'torch', or remove `parallel`",
-        )
+        yield from _find_torch_only(spec, backend)
     for name, op in spec.ops.items():
         if isinstance(op, AdaptOp) and find_reaches(spec)[name].modes - {"infer"}:
             yield Diagnostic(
@@ -48,6 +42,28 @@ def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
                 label="needs all rows",
                 help="remove `parallel`",
             )
+
+
+def _find_torch_only(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
+    """Yield E-REPLICAS for what only processes of PyTorch do."""
+    found: list[tuple[tuple[str, ...], str, str]] = []
+    if spec.is_sharded:
+        found.append((("parallel",), "shards are", "write `kind: replicated`"))
+    if spec.parallel is not None and spec.parallel.compress.kind != "none":
+        found.append((("parallel", "compress"), "compressed gradients are", "remove `compress`"))
+    for name, model in spec.models.items():
+        if any(layer.options.get("sync") is True for layer in find_layers(model.layers or ())):
+            found.append((("models", name), "`batch_norm` with `sync` is", "remove `sync`"))
+    for op in (name for name, op in spec.ops.items() if isinstance(op, EmaOp) and op.use.recompute_buffers is not None):
+        found.append((("ops", op), "`recompute_buffers` with `parallel` is", "remove it"))
+    for path, what, help in found:
+        yield Diagnostic(
+            code="E-REPLICAS",
+            message=f"{what} not built for the backend '{backend}'",
+            span=spec.span(*path),
+            label="runs on PyTorch only",
+            help=f"{help}, or choose the backend 'torch'",
+        )
 
 
 def _find_unsynced(spec: GraphSpec) -> Iterator[Diagnostic]:

@@ -76,6 +76,8 @@ class Dialect(ABC):
     """The context in which no gradient of some parameters is recorded."""
     window: str = "Window"
     """The class of what adds up the gradients of several steps."""
+    own_window: str = ""
+    """The class where every replica has its own; empty where it is no other."""
     grouped: str = "Grouped"
     """The class of an optimizer of the library with groups of parameters."""
     sources: Mapping[str, str] = MappingProxyType({"native": "NativeRandom", "portable": "PortableRandom"})

@@ -14,7 +14,7 @@ from compiler.ir.program import InputDecl, Program
 from runtime.engine.overflow import Overflow
 from runtime.probe import Probe
 from runtime.problems import problem
-from runtime.processes import Processes
+from runtime.processes import Processes, count_started
 from runtime.state import State
 
 if TYPE_CHECKING:
@@ -299,19 +299,23 @@ class Backend(ABC):
     def build(self, plan: Plan, request: BuildRequest) -> Built:
         """Build a plan: observe models whose classes the compiler may not import, and try the step out."""
 
+    def count_started(self) -> int:
+        """Return how many processes a launcher has started for the run, as it says in the environment."""
+        return count_started()
+
+    @abstractmethod
     def join(self, timeout: float, device: str) -> Processes:
         """Meet the other processes that a launcher has started for the same run; ``timeout`` in seconds.
 
-        Raises SpecError (GS257) where that fails, or no step of this framework is taken by several processes.
+        Raises SpecError (GS257) where that fails.
         """
-        raise problem("GS257", "only steps for PyTorch are taken by several processes", help="choose `--backend torch`")
 
+    @abstractmethod
     def launch(self, count: int, arguments: Sequence[str]) -> int:
         """Run a command line of `stepgraph` in several processes on this machine, and return the exit code.
 
-        Raises SpecError as :meth:`join`.
+        Raises SpecError (GS259) where one of them ends without a word.
         """
-        raise problem("GS257", "only steps for PyTorch are taken by several processes", help="choose `--backend torch`")
 
     @abstractmethod
     def probe(self) -> Probe:

@@ -328,12 +328,14 @@ class Stepping(Protocol):
 Steps = TypeVar("Steps", bound=Stepping)
 
 
-def applied_item(cell: str, optimizer: Steps, write: Callable[[Steps, int], None]) -> Item:
+def applied_item(
+    cell: str, optimizer: Steps, read: Callable[[Steps], int], write: Callable[[Steps, int], None]
+) -> Item:
     """Return how often an optimizer was applied; ``write`` also sets what is derived from it."""
     return Item(
         path=("applied", cell),
         kind="count",
-        read=lambda: int(optimizer.applied),
+        read=lambda: read(optimizer),
         write=lambda count: write(optimizer, cast("int", count)),
     )
 

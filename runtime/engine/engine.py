@@ -93,7 +93,11 @@ class ModuleEngine(Engine):
     def applied(self) -> dict[str, int]:
         """Return how often every optimizer was applied."""
         optimizers = cast("Mapping[str, Stepping]", self.loaded.names["OPTIMIZERS"])
-        return {cell: int(optimizer.applied) for cell, optimizer in optimizers.items()}
+        return {cell: self.count_applied(optimizer) for cell, optimizer in optimizers.items()}
+
+    def count_applied(self, optimizer: Stepping) -> int:
+        """Return how often an optimizer was applied."""
+        return int(optimizer.applied)
 
     @abstractmethod
     def contents(self, applied: Mapping[str, int]) -> Contents:

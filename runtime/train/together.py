@@ -12,7 +12,7 @@ from runtime.data import AnyFeed
 from runtime.data.arrays import Array
 from runtime.data.source import Sampled, Stored
 from runtime.problems import problem
-from runtime.processes import Alone, Processes, compare, count_started
+from runtime.processes import Alone, Processes, compare
 from runtime.registry import find_backend
 from runtime.step import Step
 
@@ -53,7 +53,7 @@ def join(spec: GraphSpec, backend: str, device: str, *, is_debugging: bool) -> P
 
     Raises SpecError (GS257) where they cannot take the run together, or do not find each other.
     """
-    count = count_started()
+    count = find_backend(backend).count_started()
     if count == 1:
         require_others(spec)
         return Alone()

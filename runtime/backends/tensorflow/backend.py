@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import final
 
@@ -14,6 +14,8 @@ from runtime.bench.meter import Meter
 from runtime.codegen.module import emit_module
 from runtime.engine.backend import Backend, BuildRequest, Built, needing
 from runtime.probe import Probe
+from runtime.problems import problem
+from runtime.processes import Processes, count_started, count_workers
 
 SURROUNDINGS: Mapping[str, str] = {
     "KERAS_BACKEND": "tensorflow",  # Keras reads it once, when it is first imported
@@ -36,6 +38,26 @@ class TensorFlowBackend(Backend):
         with _needing_tensorflow():
             from runtime.backends.tensorflow.build import build_plan
         return build_plan(plan, request)
+
+    def count_started(self) -> int:
+        """Return how many workers TF_CONFIG names; without it, how many processes some other launcher has started."""
+        workers = count_workers()
+        return count_started() if workers == 1 else workers
+
+    def join(self, timeout: float, device: str) -> Processes:
+        """Meet the other workers that TF_CONFIG names."""
+        if count_workers() == 1:
+            message = f"{count_started()} processes were started, and TF_CONFIG does not name them for TensorFlow"
+            raise problem("GS257", message, help="start them by `--nproc`, or with TF_CONFIG in place of torchrun")
+        with _needing_tensorflow():
+            from runtime.backends.tensorflow.group import Workers
+        return Workers(timeout)
+
+    def launch(self, count: int, arguments: Sequence[str]) -> int:
+        """Run a command line in several processes on this machine."""
+        with _needing_tensorflow():
+            from runtime.backends.tensorflow.group import launch
+        return launch(count, arguments)
 
     def meter(self, device: str, threads: int | None) -> Meter:
         """Return what times steps of TensorFlow."""

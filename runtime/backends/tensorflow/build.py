@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from compiler import Plan
 from compiler.facts.parameters import check_matrices
 from runtime.backends.tensorflow.compat import is_supported
-from runtime.backends.tensorflow.devices import Setting, choose_device
+from runtime.backends.tensorflow.devices import Setting, choose_device, choose_strategy
 from runtime.backends.tensorflow.dryrun import run_dry
 from runtime.backends.tensorflow.engine import TensorFlowEngine
 from runtime.backends.tensorflow.execution import ERRORS, load_program
@@ -17,8 +17,8 @@ from runtime.backends.tensorflow.models import (
     describe_others,
     find_other_types,
     find_reducers,
+    find_scope,
     find_undeclared_ties,
-    refuse_scope,
 )
 from runtime.backends.tensorflow.observe_traits import TensorFlowObserver
 from runtime.backends.tensorflow.slots import parameters
@@ -42,10 +42,22 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     if not is_supported():
         message = f"TensorFlow {tf.__version__} is too old"
         raise problem("GS217", message, help="pip install 'stepgraph[tensorflow]'")
-    refuse_scope()
+    strategy = find_scope(plan.spec)
+    if strategy is None and plan.spec.is_replicated:
+        strategy = choose_strategy(request.device, is_alone=request.debug)
+        if strategy is not None:
+            with strategy.scope():
+                return _build(plan, request, strategy)
+    return _build(plan, request, strategy)
+
+
+def _build(plan: Plan, request: BuildRequest, strategy: tf.distribute.Strategy | None) -> Built:
+    """Return the built plan, whose variables are those of a strategy, if there is one, in whose scope this is."""
+    if strategy is not None:
+        _check_replicas(request, strategy.num_replicas_in_sync)
     device, dtype = choose_device(request.device), DTYPES[request.dtype]
     given = check_given(request.models, plan.program, plan.spec)
-    refuse_reducers({name: find_reducers(model) for name, model in given.items()}, plan.spec)
+    refuse_reducers({name: find_reducers(model, strategy) for name, model in given.items()}, plan.spec)
     refuse(find_unknown_terms(given, plan.program, plan.spec), plan.spec)
     setting = Setting.of(plan, request, device=device, dtype=dtype, given=given)
     learned = learn(plan, given, TensorFlowObserver(setting=setting))
@@ -88,3 +100,13 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
         ),
         engine=engine,
     )
+
+
+def _check_replicas(request: BuildRequest, count: int) -> None:
+    """Raise SpecError for what replicas do not do together: GS257 for debugging, GS268 for XLA."""
+    if request.debug and count > 1:
+        message = f"a step that is built for debugging runs on one device, and the strategy has {count} replicas"
+        raise problem("GS257", message, help="build it outside of `strategy.scope()`: it takes the same steps")
+    if request.jit_compile and count > 1:
+        help = "leave out `jit_compile` (`--xla`), or choose one device, such as `gpu:0`"
+        raise problem("GS268", f"XLA does not compile a step that {count} replicas take", help=help)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, final, runtime_checkable
@@ -75,31 +75,39 @@ def set_applied(optimizer: Any, applied: int) -> None:
         variable.assign(tf.zeros_like(variable))
 
 
-def window_items(windows: Mapping[str, Any], names: Mapping[int, str]) -> Iterator[Item]:
-    """Yield the gradients that updates have accumulated."""
+def window_items(
+    windows: Mapping[str, Any], names: Mapping[int, str], strategy: Any = None, local: Collection[str] = ()
+) -> Iterator[Item]:
+    """Yield the gradients that updates have accumulated.
+
+    Of ``local`` windows each replica has the gradients of its own rows. What is read is their sum, and what is written
+    goes to the first: sums are linear, so that an update takes the same.
+    """
     for window, held in windows.items():
+        replicas = strategy if window in local else None
         named = name_slots(held.parameters, names)
         shapes = {name: tuple(each.shape) for name, each in zip(named, held.parameters, strict=True)}
         tables = frozenset(named[at] for at in getattr(held, "ids", ()))
-        read, write = partial(_read_window, held, named), partial(_write_window, held, named)
+        read, write = partial(_read_window, held, named, replicas), partial(_write_window, held, named, replicas)
         yield window_item(window, read, write, shapes, is_open=held.may_miss, tables=tables)
 
 
-def _read_window(window: Any, names: Sequence[str]) -> Any:
-    """Return the gradients of a window; None where it is empty."""
+def _read_window(window: Any, names: Sequence[str], replicas: Any) -> Any:
+    """Return the gradients of a window, of all replicas; None where it is empty."""
     rows = int(window.rows.numpy())
     counted = {} if window.count is None else {"count": float(window.count.numpy())}
     counted |= {} if window.absent_rows is None else {"rested": int(window.absent_rows.numpy())}
     spoiled = {} if window.spoiled is None else {"spoiled": bool(window.spoiled.numpy())}
-    seen = [bool(each) for each in window.seen] if window.may_miss else [True] * len(names)
-    named = zip(names, window.totals, seen, strict=True)
+    seen = [bool(each.numpy()) for each in window.seen] if window.may_miss else [True] * len(names)
+    sums = window.totals if replicas is None else replicas.read_sums(window.totals)
+    named = zip(names, sums, seen, strict=True)
     totals = {name: to_array(total) for name, total, is_there in named if is_there}
     ids = {names[at]: to_array(each) for at, each in getattr(window, "ids", {}).items()}
     more = {"ids": ids} if ids else {}
     return {"rows": rows, **counted, **spoiled, **more, "totals": totals} if rows or any(spoiled.values()) else None
 
 
-def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
+def _write_window(window: Any, names: Sequence[str], replicas: Any, tree: Any) -> None:
     """Fill a window again, or begin it anew, as where its saved gradients were counted differently."""
     window.drop()
     tree = tree if tree is not None and ("count" in tree) == (window.count is not None) else None
@@ -115,14 +123,15 @@ def _write_window(window: Any, names: Sequence[str], tree: Any) -> None:
     for at, ids in getattr(window, "ids", {}).items() if held_ids else ():
         ids.assign(from_array(held_ids[names[at]], tf.int64))
     for name, total in zip(names, window.totals, strict=True):
-        total.assign(from_array(held[name], total.dtype) if name in held else tf.zeros_like(total))
+        value = from_array(held[name], total.dtype) if name in held else tf.zeros_like(total)
+        total.assign(value) if replicas is None else replicas.write_sum(total, value)
     for name, seen in zip(names, window.seen, strict=True) if window.may_miss else ():
         seen.assign(name in held)
 
 
 def read_scale(scale: Any) -> Any:
     """Return a loss scale, and how many steps in a row were finite, or not."""
-    return {"scale": float(scale.scale), "good": int(scale.good), "skips": int(scale.skips)}
+    return {"scale": float(scale.scale.numpy()), "good": int(scale.good.numpy()), "skips": int(scale.skips.numpy())}
 
 
 def write_scale(scale: Any, found: float, good: int, skips: int) -> None:
@@ -182,7 +191,7 @@ class TreeSlots:
 
     def read(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the slots; none before the first update."""
-        applied = int(self.optimizer.applied)
+        applied = int(self.optimizer.applied.numpy())
         if not applied:
             return {}
         steps = {name: np.array(min(applied, MOST_STEPS), np.float32) for name in self.named}

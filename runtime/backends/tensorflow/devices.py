@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, TypeAlias
 
@@ -33,6 +34,28 @@ def choose_device(request: str) -> str:
         help = f"this machine and this build of TensorFlow have {here}; `auto` takes the first of them"
         raise problem("GS207", f"device {request!r} is not available", help=help)
     return name
+
+
+def choose_strategy(request: str, *, is_alone: bool) -> tf.distribute.Strategy | None:
+    """Return the strategy that runs a replica on each device of a kind on this machine; None where there is one.
+
+    ``request``: the name of a device; with a number there is only one. ``is_alone``: one replica is to run.
+    Raises SpecError (GS257) where this process is one of several that tf.distribute knows of.
+    """
+    cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec().as_dict()
+    count = sum(len(cluster.get(job, ())) for job in ("chief", "worker"))
+    if count > 1:
+        message = f"TF_CONFIG names {count} workers, and the step is built outside of the scope of their strategy"
+        help = "build inside `with tf.distribute.MultiWorkerMirroredStrategy().scope():`"
+        raise problem("GS257", message, help=help)
+    found = [each.name for each in tf.config.list_logical_devices(choose_device(request).partition(":")[0].upper())]
+    return None if is_alone or ":" in request or len(found) < 2 else make_strategy(tuple(found))
+
+
+@functools.cache
+def make_strategy(devices: tuple[str, ...]) -> tf.distribute.Strategy:
+    """Return the strategy over some devices, made once: the collectives of two would have the same keys."""
+    return tf.distribute.MirroredStrategy(list(devices))
 
 
 def find_devices() -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from graphspec.diagnostics import Diagnostic
 from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.execution import ERRORS, Loaded
 from runtime.backends.tensorflow.library.modules import KerasLayer, named_variables, parts_of
+from runtime.backends.tensorflow.slots import copies_of
 from runtime.backends.tensorflow.terms import find_adding, tell_added
 from runtime.backends.tensorflow.untouched import traced
 from runtime.codegen.resources import find_instructions
@@ -76,7 +77,12 @@ def _reread(differentiate: Callable[..., Any], recomputing: set[str], loaded: Lo
     """
     checkpoints = find_checkpoints(loaded.program)
     models = {name: each for name, each in loaded.names["MODELS"].items() if name not in checkpoints}
-    owners = {id(part.handle): name for name, each in models.items() for _, part, _ in named_variables(each)}
+    owners = {
+        id(own.handle): name
+        for name, each in models.items()
+        for _, part, _ in named_variables(each)
+        for own in copies_of(part)
+    }
 
     @functools.wraps(differentiate)
     def called(*args: Any, **kwargs: Any) -> Any:

@@ -14,6 +14,8 @@ import tensorflow as tf
 
 from compiler.ir.program import InputDecl, Program
 from graphspec.declare.graph import GraphSpec
+from graphspec.declare.options import BATCH
+from graphspec.diagnostics import Diagnostic
 from runtime.backends.tensorflow import tensors
 from runtime.backends.tensorflow.contents import (
     StoredVariable,
@@ -31,8 +33,10 @@ from runtime.backends.tensorflow.eager_statistics import Traced, recomputing
 from runtime.backends.tensorflow.execution import ERRORS, Loaded
 from runtime.backends.tensorflow.export import ProgramPacker, pack_model
 from runtime.backends.tensorflow.library.copies import layers_of
+from runtime.backends.tensorflow.library.verdicts import NONE
 from runtime.backends.tensorflow.optimizer import TensorFlowOptimizer
-from runtime.backends.tensorflow.slots import buffers, flagged, parameters, slot_tensors
+from runtime.backends.tensorflow.slots import buffers, copies_of, flagged, parameters, slot_tensors
+from runtime.codegen.lower.accumulate import find_local_windows
 from runtime.engine.backend import PackedModel, PackedProgram, Signature
 from runtime.engine.contents import (
     BY_TREE,
@@ -46,7 +50,9 @@ from runtime.engine.contents import (
     scale_items,
 )
 from runtime.engine.engine import Flags, ModuleEngine
+from runtime.engine.load import find_span
 from runtime.engine.overflow import Overflow
+from runtime.step import StepError
 from runtime.support.clocks import Clock
 
 Named = dict[str, list[tuple[str, tf.Variable]]]
@@ -118,17 +124,47 @@ class TensorFlowEngine(ModuleEngine):
     def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:
         """Do nothing: graphs were traced at build for every size of a batch."""
 
+    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
+        """Take one step, whose batch has a row for each replica of this process and its micro-batches.
+
+        That is asked before: what fails on one replica ends the collectives of all for good.
+        """
+        replicas = self.loaded.names.get("replicas")
+        if replicas is not None and replicas.local == replicas.count > 1 and mode != "infer":
+            self.require_rows(batch, replicas.count)
+        return ModuleEngine.run(self, batch, mode, dataset)
+
+    def require_rows(self, batch: Mapping[str, object], count: int) -> None:
+        """Raise StepError (GS227) where a batch has too few rows for so many replicas."""
+        least = count * self.spec.micro_batches
+        for entry in self.loaded.program.inputs:
+            tensor, sizes = batch.get(entry.name), entry.shape or (BATCH,)
+            if BATCH not in sizes or not isinstance(tensor, tf.Tensor):
+                continue
+            rows = tensor.shape.as_list()[sizes.index(BATCH)]
+            if rows is None or rows >= least:
+                continue
+            found = Diagnostic(
+                code="GS227",
+                message=f"'{entry.name}' has {rows} rows, and {count} replicas need {least} or more",
+                span=find_span(self.spec, entry.name),
+                help="give larger batches, or choose one device, such as `gpu:0`",
+            )
+            raise StepError([found], self.spec.texts())
+
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found about its gradients."""
         verdicts, scale = self.loaded.names["verdicts"], self.loaded.names.get("loss_scale")
-        missed = {update: int(variable.numpy()) for update, variable in verdicts.missed.items()}
+        missed = {
+            update: max(int(each.numpy()) for each in copies_of(held)) for update, held in verdicts.missed.items()
+        }
         held = verdicts.withheld()
         return Overflow(
-            given={update: place < 0 for update, place in missed.items()},
+            given={update: place == NONE for update, place in missed.items()},
             committed={op: op not in held for op in verdicts.ops},
             places={update: place for update, place in missed.items() if place >= 0},
-            scale_before=None if scale is None else float(scale.before),
-            scale_after=None if scale is None else float(scale.scale),
+            scale_before=None if scale is None else float(scale.before.numpy()),
+            scale_after=None if scale is None else float(scale.scale.numpy()),
         )
 
     def parameter_names(self, model: str) -> tuple[str, ...]:
@@ -147,16 +183,25 @@ class TensorFlowEngine(ModuleEngine):
             *average_items(self.loaded.names.get("AVERAGES", {})),
             *metric_items({each.mode: self.metrics(each.mode) for each in modes}, read_metric, write_metric),
             *scale_items(self.loaded.names.get("loss_scale"), read_scale, write_scale),
-            *window_items(self.loaded.names.get("WINDOWS", {}), names),
+            *window_items(
+                self.loaded.names.get("WINDOWS", {}),
+                names,
+                self.loaded.names.get("replicas"),
+                find_local_windows(self.loaded.program),
+            ),
         ]
         for decl in self.loaded.program.optimizers:
             optimizer = self.optimizers[decl.name]
-            items.append(applied_item(decl.name, optimizer, set_applied))
+            items.append(applied_item(decl.name, optimizer, self.count_applied, set_applied))
             if decl.builtin and decl.rule in BY_TREE:
                 items.extend(tree_items(decl.name, optimizer, names))
             else:
                 found.update(kept_slots(decl.name, optimizer, names, applied.get(decl.name, 0)))
         return Contents(tensors={name: StoredVariable(each) for name, each in found.items()}, items=tuple(items))
+
+    def count_applied(self, optimizer: Any) -> int:
+        """Return how often an optimizer was applied."""
+        return int(optimizer.applied.numpy())
 
     def access(self) -> dict[str, TensorFlowOptimizer]:
         """Return the access to every optimizer, by cell."""

@@ -91,6 +91,9 @@ _GRAPH = "Graph execution error:"
 _DEFINED = "defined at (most recent call last):"
 _FRAME = re.compile(r'^\s+File "(?P<file>.*)", line (?P<line>\d+), in (?P<name>.*)$', re.MULTILINE)
 _KERAS = "Exception encountered when calling"
+_ROOTS = re.compile(r"^\d+ root error\(s\) found\.\s*\(0\) [A-Z_]+:\s*", re.MULTILINE)
+"""What begins a message where replicas fail together; the first of their errors follows."""
+_ABORTED = "Collective ops is aborted by"
 _TAIL = re.compile(r"\s*(\[\[\{\{.*|\[Op:[^\]]*\].*|name: \S*$)")
 
 
@@ -127,7 +130,8 @@ class TensorFlowErrors(errors.Framework):
         if text.startswith(_GRAPH):
             frames = list(_FRAME.finditer(text))
             text = text[frames[-1].end() :] if frames else text.removeprefix(_GRAPH)
-        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(_KERAS)]
+        lines = [line.strip() for line in _ROOTS.sub("", text).splitlines()]
+        lines = [line for line in lines if line and not line.startswith(_KERAS)]
         return _TAIL.sub("", lines[0]) if lines else type(error).__name__
 
     def find_unused(self, error: BaseException, loss: object, models: Mapping[str, Any]) -> tuple[str, ...]:
@@ -141,6 +145,11 @@ class TensorFlowErrors(errors.Framework):
                 missed += [target for gradient, target in pairs if gradient is None]
             trace = trace.tb_next
         return self.name_parameters(missed, models)
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Return whether an error says that another worker is gone: so does what its end has aborted."""
+        gone = (tf.errors.UnavailableError, tf.errors.DeadlineExceededError, tf.errors.AbortedError)
+        return isinstance(error, gone) or (isinstance(error, tf.errors.OpError) and _ABORTED in str(error))
 
     def find_parameters(self, model: Any) -> Iterable[tuple[str, object]]:
         """Return the parameters of a model with their names."""

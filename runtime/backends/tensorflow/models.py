@@ -20,6 +20,8 @@ from runtime.engine.load import find_span
 from runtime.engine.replicas import DECLARE, Reducer
 from runtime.problems import problem
 
+MIRRORED = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
+"""The strategies whose replicas take steps."""
 EXPECTED = "a model or layer of Keras, or a tf.Module"
 
 
@@ -64,24 +66,49 @@ def is_unbuilt(model: Any) -> bool:
     return any(not layer.built for layer in layers_of(model, set()))
 
 
-def find_reducers(model: Any) -> Iterator[Reducer]:
-    """Yield every variable of a model that was made under a strategy."""
+def find_reducers(model: Any, strategy: tf.distribute.Strategy | None) -> Iterator[Reducer]:
+    """Yield every variable of a model that was not made under the strategy of a step; None where it has none."""
     for name, variable in (*parameters(model).items(), *buffers(model).items()):
-        strategy = getattr(variable, "distribute_strategy", None)  # None for plain variables, which lack it
-        if strategy is not None:
+        own = getattr(variable, "distribute_strategy", None)  # None for plain variables, which lack it
+        if own is strategy:
+            continue
+        if own is None:
             yield Reducer(
-                what=f": its variable '{name}' was made under {type(strategy).__name__} ({type(variable).__name__})",
+                what=f": its variable '{name}' was made outside of the {type(strategy).__name__} of the step",
+                why="so it is on one device",
+                remedy="make the model inside of `strategy.scope()`, and build the step there",
+            )
+        elif strategy is None:
+            yield Reducer(
+                what=f": its variable '{name}' was made under {type(own).__name__} ({type(variable).__name__})",
                 why="a step is no replica of a strategy, and reduces no gradients",
                 remedy=f"make the model outside of `strategy.scope()`; {DECLARE}",
             )
+        else:
+            yield Reducer(
+                what=f": its variable '{name}' was made under another {type(own).__name__} than that of the step",
+                why="so the replicas of the step do not have it",
+                remedy="make the model inside of the `strategy.scope()` in which the step is built",
+            )
 
 
-def refuse_scope() -> None:
-    """Raise SpecError (GS273) where a step is built inside the scope of a strategy, which would make its variables."""
-    if tf.distribute.has_strategy():
-        strategy = type(tf.distribute.get_strategy()).__name__
-        message = f"`build` is called inside the scope of {strategy}: a step is no replica of a strategy"
+def find_scope(spec: GraphSpec) -> tf.distribute.Strategy | None:
+    """Return the strategy in whose scope a step is built, None outside of any.
+
+    Raises SpecError (GS273) where the spec declares no replicas, or the strategy does not run them as a step needs.
+    """
+    if not tf.distribute.has_strategy():
+        return None
+    strategy = tf.distribute.get_strategy()
+    title = type(strategy).__name__
+    if not spec.is_replicated:
+        message = f"`build` is called inside the scope of {title}: a step is no replica of a strategy"
         raise problem("GS273", message, help=f"build the step outside of `strategy.scope()`; {DECLARE}")
+    if not isinstance(strategy, MIRRORED):
+        names = " or ".join(each.__name__ for each in MIRRORED)
+        message = f"`build` is called inside the scope of {title}, whose replicas do not each have all weights"
+        raise problem("GS273", message, help=f"take a {names}")
+    return strategy
 
 
 @runtime_checkable

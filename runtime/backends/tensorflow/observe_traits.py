@@ -234,7 +234,8 @@ class TensorFlowObserver(Observer[str, tf.DType, Any]):
         refuse(find_strangers(models, plan.spec), plan.spec)
         refuse(find_other_types(models, self.setting.dtype, plan.spec), plan.spec)
         give_variables(models, program, plan.spec, self.setting, Batches.of(plan))
-        refuse_reducers({name: find_reducers(model) for name, model in models.items()}, plan.spec)
+        strategy = tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
+        refuse_reducers({name: find_reducers(model, strategy) for name, model in models.items()}, plan.spec)
         refuse(find_other_types(models, self.setting.dtype, plan.spec), plan.spec)
 
     def load_weights(self, model: Any, name: str, path: str) -> None:

@@ -93,7 +93,7 @@ class TensorFlowOptimizer(OptimizerAccess):
 
     def used(self) -> float:
         """Return the learning rate of the last update."""
-        return float(self.shell.used) if self.is_scheduled else self.rate()
+        return float(self.shell.used.numpy()) if self.is_scheduled else self.rate()
 
     def set_rate(self, rate: float | None) -> None:
         """Set the learning rate of the updates to come."""
@@ -156,7 +156,7 @@ class TensorFlowOptimizer(OptimizerAccess):
 
     def applied(self) -> int:
         """Return how many updates were applied."""
-        return int(self.shell.applied)
+        return int(self.shell.applied.numpy())
 
     def slots(self) -> Slots:
         """Return copies of the slots of the parameters."""

@@ -73,3 +73,9 @@ def parameters(model: Any) -> dict[str, tf.Variable]:
 def buffers(model: Any) -> dict[str, tf.Variable]:
     """Return the other variables of a model by name."""
     return model.named_buffers() if isinstance(model, Naming) else named_buffers(model)
+
+
+def copies_of(variable: Any) -> tuple[tf.Variable, ...]:
+    """Return the variables of the replicas of this process, of one that a strategy has made; else the variable."""
+    strategy = getattr(variable, "distribute_strategy", None)  # plain variables lack it, or have None
+    return (variable,) if strategy is None else strategy.experimental_local_results(variable)

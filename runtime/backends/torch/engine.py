@@ -218,7 +218,7 @@ class TorchEngine(ModuleEngine):
         items.extend(rest_items(self.loaded.names.get("COMPRESSORS", {}), names))
         for decl in self.loaded.program.optimizers:
             optimizer = self.loaded.names["OPTIMIZERS"][decl.name]
-            items.append(applied_item(decl.name, optimizer, set_applied))
+            items.append(applied_item(decl.name, optimizer, self.count_applied, set_applied))
             if _is_direct(decl):
                 for name, parameter, slot in slot_tensors(decl.name, optimizer, names, applied.get(decl.name, 0)):
                     tensors[name], parameters[name] = slot, parameter

@@ -13,7 +13,7 @@ from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
 from runtime.codegen.lower.overflow import commit_value
 from runtime.codegen.lower.row_sets import list_tables
 from runtime.codegen.lower.transform import frozen_places
-from runtime.codegen.resources import find_instructions, find_windows
+from runtime.codegen.resources import find_instructions, find_windows, is_replicated
 from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.shards import whole
 from runtime.codegen.text import Line
@@ -80,6 +80,7 @@ def window_globals(context: EmitContext) -> Iterator[Global]:
     """Yield the windows of a program."""
     instructions = find_instructions(context.program)
     restored = {each.window for each in instructions if isinstance(each, RestoreAccumulator)}
+    own = context.dialect.own_window if is_replicated(context.program) else ""
     for each in find_windows(context.program):
         models, names = each.models, context.names
         parameters = names.joint(models)
@@ -88,7 +89,7 @@ def window_globals(context: EmitContext) -> Iterator[Global]:
         options |= {"may_miss": syntax.constant(True)} if each.may_miss else {}
         options |= {"guard": syntax.constant(each.guard)} if each.guard != "none" else {}
         options |= {"keeps_before": syntax.constant(True)} if each.window in restored else {}
-        made = syntax.call(context.dialect.window, whole(syntax.name(parameters), context.program), **options)
+        made = syntax.call(own or context.dialect.window, whole(syntax.name(parameters), context.program), **options)
         if context.program.has_rows(models):
             made = syntax.call("RowWindow", syntax.name(parameters), list_tables(models, context), **options)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))

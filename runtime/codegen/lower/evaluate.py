@@ -307,13 +307,17 @@ def count_parts(function: Function) -> int:
     return max((each.micro_batch for each in function.instructions), default=0) or 1
 
 
+def shares_rows(function: Function) -> bool:
+    """Return whether each replica runs a function on rows of its own; `infer` is for all rows."""
+    return function.mode != "infer" and any(each.is_replica for each in function.instructions)
+
+
 def batch_size_lines(function: Function, scope: EmitScope) -> tuple[Line, ...]:
     """Return ``batch_size = image.shape[0]`` where some draw needs it, or a window counts it."""
     draws = [each for each in function.instructions if isinstance(each, Random)]
     has_draws = any(BATCH in (draw.shape or ()) or draw.gathered for draw in draws)
     is_counted = any(isinstance(each, Accumulate) and each.reduce == "mean" for each in function.instructions)
-    is_shared = is_replicated(scope.program) and function.mode != "infer"
-    is_shared = is_shared and any(each.is_replica for each in function.instructions)
+    is_shared = is_replicated(scope.program) and shares_rows(function)
     if not (is_counted or has_draws or is_shared):
         return ()
     entry = find_sized_input(scope.program, BATCH, function)

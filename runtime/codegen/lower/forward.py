@@ -46,3 +46,9 @@ def tap_lines(instruction: Forward, scope: EmitScope, *, is_stopped: bool) -> It
         taken = syntax.call("widened", taken) if is_lowered(instruction) else taken
         taken = scope.dialect.detach(taken) if is_stopped else taken
         yield line_of(instruction, syntax.assign(scope.names.value(value), taken))
+
+
+def draw_key(instruction: Forward) -> ast.expr:
+    """Return the key of what a call draws: ``"fake"``, or ``replicas.key("fake")`` on the rows of a replica."""
+    key = syntax.constant(instruction.key)
+    return syntax.call("replicas.key", key) if instruction.is_replica else key

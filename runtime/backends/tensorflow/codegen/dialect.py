@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from compiler.ir.instructions import Evaluate, Forward, Gradient, ResolveOverflow
 from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
 from compiler.ir.value import Constant
+from graphspec.declare.options import BATCH
 from runtime.backends.tensorflow.codegen.floating import FLOATING_TYPES, begins_with_tensor, takes_floating
 from runtime.backends.tensorflow.codegen.forward import lower_forward
 from runtime.backends.tensorflow.codegen.function import ONLY, emit_function, is_numbered
@@ -18,7 +19,7 @@ from runtime.codegen import syntax
 from runtime.codegen.callee import Resolved
 from runtime.codegen.dialect import Dialect, EmitContext, EmitScope, Global, Lowered
 from runtime.codegen.dispatch import function_table
-from runtime.codegen.lower.evaluate import options_of
+from runtime.codegen.lower.evaluate import options_of, shares_rows
 from runtime.codegen.needs import Needs
 from runtime.codegen.resources import Names, find_functions, find_inputs
 from runtime.codegen.scheduled_numbers import Form
@@ -35,6 +36,7 @@ class TensorFlowDialect(Dialect):
     dtype = "tf.float32"
     prefix = "tf"
     held = "tf.Variable"
+    own_window = "OwnWindow"
     own: Mapping[str, Imported] = {"copy": ("copy", None, None), "tf": ("tensorflow", None, "tf")}
     reserved = (ONLY, "jit_compile", "steps", "tf")
     stack = "Sequential"
@@ -265,7 +267,11 @@ class TensorFlowDialect(Dialect):
                 inputs[entry.name] = syntax.call("tf.TensorSpec", syntax.literal(sizes), dtype)
             numbered = {"numbered": syntax.constant(True)} if is_numbered(context) else {}
             options = {"device": syntax.name("device"), **numbered, "jit_compile": syntax.name("jit_compile")}
-            return syntax.call("compiled", plain, syntax.dictionary(inputs), **options)
+            given = [plain, syntax.dictionary(inputs)]
+            if context.program.parallel is None:
+                return syntax.call("compiled", *given, **options)
+            axes = syntax.dictionary(find_axes(function, context.program))
+            return syntax.call("on_each", *given, syntax.name("replicas"), axes=axes, **options)
 
         yield Line(statement=syntax.perform(syntax.call("FUNCTIONS.update", function_table(context, graph))))
 
@@ -292,6 +298,14 @@ class TensorFlowDialect(Dialect):
     def is_numbered(self, needs: Needs) -> bool:
         """Return whether the functions are given the number of the step."""
         return needs.random or needs.measured
+
+
+def find_axes(function: Function, program: Program) -> dict[str, ast.expr]:
+    """Return the inputs of which every replica has its own rows, and the axis along which these lie."""
+    if not shares_rows(function):
+        return {}
+    shapes = {entry.name: entry.shape or (BATCH,) for entry in find_inputs(program, function)}  # or as PyTorch has it
+    return {name: syntax.constant(shape.index(BATCH)) for name, shape in shapes.items() if BATCH in shape}
 
 
 def _compute(model: ModelDecl) -> dict[str, ast.expr]:

@@ -14,7 +14,7 @@ from runtime.codegen.resources import find_inputs
 FLOATING_TYPES = frozenset({"float32", "float64"})
 """Declared types that are replaced by the type of the step."""
 FLOATING_DRAWS = frozenset({"normal", "uniform"})
-OTHER_TYPES = MASKS | {"argmax", "one_hot", "gather", "sort", "topk", "row_shares"}
+OTHER_TYPES = MASKS | {"argmax", "one_hot", "gather", "sort", "topk", "row_shares", "rank_share", "rank_shares"}
 """Calls whose result or operands are of other types."""
 WHOLE_TYPES = frozenset({"bool", "uint8", "int32", "int64"})
 PROMOTING = frozenset({"add", "sub", "mul", "div", "pow", "minimum", "maximum", "where", "lerp"})

@@ -10,7 +10,7 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import find_path, is_modal, is_recomputed
 from runtime.codegen.lower.adapt import find_weights
-from runtime.codegen.lower.forward import receive_results, tap_lines
+from runtime.codegen.lower.forward import draw_key, receive_results, tap_lines
 from runtime.codegen.scope import keywords, line_of, positional, with_notes
 from runtime.codegen.text import Line
 
@@ -69,7 +69,7 @@ def _checkpointed(
 
 def _key(instruction: Forward, scope: EmitScope) -> tuple[ast.expr, ...]:
     """Return the op by which a model's draws are keyed, and the states that a user's model draws from."""
-    op = syntax.constant(instruction.key)
+    op = draw_key(instruction)
     if scope.program.model(instruction.model).kind != "class":
         return (op,)
     return op, syntax.name(scope.names.generators(instruction.model))

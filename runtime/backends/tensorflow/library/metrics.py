@@ -56,7 +56,7 @@ class Running:
 
     def counted(self) -> Count:
         """Return what the finished steps have counted."""
-        return self.now if int(self.step) <= self.clock.steps.get(self.mode, 0) else self.before
+        return self.now if int(self.step.numpy()) <= self.clock.steps.get(self.mode, 0) else self.before
 
     def settle(self) -> None:
         """Keep what was counted though the steps of the mode start at 1 again."""
@@ -140,7 +140,7 @@ class Kept:
         """Return what the metric counted; None where it does not tell."""
         if not isinstance(self.metric, Stateful):
             return None
-        return {"own": self.metric.state_dict(), "window": int(self.window)}
+        return {"own": self.metric.state_dict(), "window": int(self.window.numpy())}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from what was counted."""

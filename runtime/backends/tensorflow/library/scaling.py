@@ -68,8 +68,8 @@ class LossScale:
 
     def check(self) -> None:
         """Raise NotFinite where too many steps in a row had gradients that are not finite."""
-        if self.most_skips is not None and int(self.skips) > self.most_skips:
-            raise NotFinite("GS282", "", f"{int(self.skips)} steps in a row had gradients that are not finite")
+        if self.most_skips is not None and self.skips.numpy() > self.most_skips:
+            raise NotFinite("GS282", "", f"{self.skips.numpy()} steps in a row had gradients that are not finite")
 
 
 class NotFinite(ArithmeticError):

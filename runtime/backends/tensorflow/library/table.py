@@ -10,6 +10,7 @@ from runtime.codegen.callee import (
     INTERNAL,
     NORM,
     POSITIONAL,
+    REPLICAS,
     WINDOW,
     Callee,
     Resolved,
@@ -127,7 +128,12 @@ CONSTANT: Mapping[str, Callee] = {"minimum": Callee(path="tf.minimum"), "maximum
 
 METRICS: Mapping[str, Callee] = {"accuracy": Callee(path="accuracy"), "mean": Callee(path="tf.reduce_mean")}
 
-FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {"loss": LOSSES, "call": CALLS, "metric": METRICS, "internal": INTERNAL}
+FUNCTIONS: Mapping[str, Mapping[str, Callee]] = {
+    "loss": LOSSES,
+    "call": CALLS,
+    "metric": METRICS,
+    "internal": {**INTERNAL, **REPLICAS},
+}
 """How each built-in function is called, by family and name."""
 
 

@@ -10,6 +10,8 @@ from runtime.backends.tensorflow.library.scaling import NotFinite
 
 NONE = -1
 """The place of a gradient that is not finite, where all are."""
+ELSEWHERE = -2
+"""The same where only another replica has one."""
 
 
 class Verdicts:
@@ -36,6 +38,17 @@ class Verdicts:
         flags = tf.stack([True if each is None else tf.reduce_all(tf.math.is_finite(each)) for each in gradients])
         finite = tf.reduce_all(flags if filled is None else flags | tf.logical_not(filled))
         self.missed[update].assign(tf.where(finite, tf.constant(NONE, tf.int64), tf.argmin(tf.cast(flags, tf.int32))))
+        return finite
+
+    def check_own(self, update: str, *sets: Sequence[tf.Tensor | None], filled: tf.Tensor | None = None) -> tf.Tensor:
+        """Return whether the gradients are finite that this replica has; the verdict is that of all."""
+        return self.check_finite(update, *sets, filled=filled)
+
+    def agree(self, update: str, finite: tf.Tensor) -> tf.Tensor:
+        """Take the verdict of all replicas over gradients that each has checked, and return it."""
+        missed = self.missed[update].read_value()
+        elsewhere = tf.where(missed == NONE, tf.constant(ELSEWHERE, tf.int64), missed)
+        self.missed[update].assign(tf.where(finite, tf.constant(NONE, tf.int64), elsewhere))
         return finite
 
     def begin(self) -> None:

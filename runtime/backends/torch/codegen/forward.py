@@ -10,7 +10,7 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import is_recomputed
 from runtime.codegen.lower.adapt import find_weights
-from runtime.codegen.lower.forward import receive_results, tap_lines
+from runtime.codegen.lower.forward import draw_key, receive_results, tap_lines
 from runtime.codegen.resources import is_lowered
 from runtime.codegen.scope import keywords, line_of, positional, with_notes
 from runtime.codegen.shards import recorded
@@ -44,7 +44,7 @@ def _lines_before(instruction: Forward, scope: EmitScope) -> Iterator[Line]:
         yield line_of(instruction, syntax.perform(switch))
     # A checkpoint keys what built-in layers draw in both of its calls.
     if instruction.draws and not instruction.checkpoint and _draws_by_layers(instruction, scope):
-        yield line_of(instruction, syntax.perform(syntax.call("random.seek", _key(instruction))))
+        yield line_of(instruction, syntax.perform(syntax.call("random.seek", draw_key(instruction))))
     layers = [syntax.constant(layer) for value, layer in instruction.taps if value in instruction.begun]
     if layers:
         begin = syntax.method(syntax.name(scope.names.taps(instruction.model)), "begin", *layers)
@@ -69,7 +69,7 @@ def _call(instruction: Forward, scope: EmitScope) -> ast.expr:
         return syntax.call(callee, *arguments, **named)
     callee = syntax.call("partial", callee, **named) if named else callee
     if instruction.draws and _draws_by_layers(instruction, scope):
-        callee = syntax.call("random.keyed", _key(instruction), callee)
+        callee = syntax.call("random.keyed", draw_key(instruction), callee)
     return syntax.call("checkpoint", callee, *arguments, use_reentrant=syntax.constant(False))
 
 
@@ -86,14 +86,8 @@ def _contexts(instruction: Forward, scope: EmitScope) -> list[ast.expr]:
         listed = syntax.name(scope.names.frozen(instruction.model))
         contexts.append(syntax.call(scope.dialect.freezing, recorded(listed, scope.program)))
     if instruction.draws and not _draws_by_layers(instruction, scope):
-        contexts.append(syntax.call("random.forked", _key(instruction)))
+        contexts.append(syntax.call("random.forked", draw_key(instruction)))
     return contexts
-
-
-def _key(instruction: Forward) -> ast.expr:
-    """Return the key of what a call draws: ``"fake"``, or ``replicas.key("fake")`` on the rows of a replica."""
-    key = syntax.constant(instruction.key)
-    return syntax.call("replicas.key", key) if instruction.is_replica else key
 
 
 def _is_frozen(instruction: Forward, scope: EmitScope) -> bool:
