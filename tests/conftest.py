@@ -51,3 +51,13 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Run the test in an empty directory and return its path."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def strategies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder with what replicas of TensorFlow found, of one process and of two."""
+    from tests.processes.strategies import SHOWN, finish, start
+
+    folder = tmp_path_factory.mktemp("strategies")
+    finish(folder, {kind: start(folder, kind, names) for kind, names in SHOWN.items()})
+    return folder

@@ -27,3 +27,9 @@ def replicas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return path
+
+
+@pytest.fixture
+def shown(backend: str, request: pytest.FixtureRequest) -> Path:
+    """Return the folder with what two processes of a backend found."""
+    return request.getfixturevalue("replicas" if backend == "torch" else "strategies")

@@ -1,4 +1,7 @@
-"""Two gloo processes whose steps show the rows about replicas: ``python -m tests.features.replicas FOLDER``."""
+"""Two processes whose steps show the rows about replicas: ``python -m tests.features.replicas FOLDER`` with gloo.
+
+Those of TensorFlow are workers of `tests.processes.strategies`.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +45,9 @@ ROWS = {"x": np.arange(1.0, 6.0)[:, None], "y": np.zeros((5, 1))}
 Found = Mapping[str, np.ndarray]
 
 
-def begin(text: str, *settings: str) -> Step:
+def begin(text: str, *settings: str, backend: str = "torch") -> Step:
     """Return a step of one weight, which is 1."""
-    step = build_step(text, "torch", settings)
+    step = build_step(text, backend, settings)
     set_weights(step, {"net.0.weight": [[1.0]]})
     return step
 
@@ -54,9 +57,9 @@ def own(batch: Found, rank: int) -> dict[str, np.ndarray]:
     return {name: np.array_split(value, WORLD)[rank] for name, value in batch.items()}
 
 
-def train(text: str, settings: Sequence[str], take: Callable[[Found], Found]) -> Found:
+def train(text: str, settings: Sequence[str], take: Callable[[Found], Found], backend: str = "torch") -> Found:
     """Return what three steps leave behind, and what the last returns."""
-    step = build_step(text, "torch", settings)
+    step = build_step(text, backend, settings)
     outputs: Mapping[str, object] = {}
     for number in range(3):
         outputs = step(take({"x": np.random.default_rng(number).normal(size=(5, 2))}))
@@ -70,19 +73,19 @@ def _find_slots(step: Step) -> Found:
     return {name: np.asarray(each["exp_avg"]) for name, each in step.optimizers["net"].slots.items()}
 
 
-def combine(rank: int) -> Found:
+def combine(rank: int, backend: str = "torch") -> Found:
     """Return what one step makes of a weight, as the gradients are the mean over all rows or a sum of means."""
     found: dict[str, np.ndarray] = {}
     for reduce in ("mean", "sum"):
-        step = begin(LINE, f"parallel={{kind: replicated, reduce: {reduce}}}")
+        step = begin(LINE, f"parallel={{kind: replicated, reduce: {reduce}}}", backend=backend)
         found[f"loss.{reduce}"] = np.asarray(step(own(ROWS, rank))["loss"])
         found[reduce] = weights(step)["net.0.weight"]
     return found
 
 
-def judge(rank: int) -> Found:
+def judge(rank: int, backend: str = "torch") -> Found:
     """Return the weight and the loss scale after each of three steps, whose second has an infinity on one process."""
-    step = begin(LINE, REPLICATED, "precision={loss_scale: dynamic}")
+    step = begin(LINE, REPLICATED, "precision={loss_scale: dynamic}", backend=backend)
     seen: list[float] = []
     for number in range(3):
         batch = {**ROWS, "y": np.where(np.arange(5) == 4, np.inf, 0.0)[:, None]} if number == 1 else ROWS
@@ -107,13 +110,22 @@ def compress(rank: int) -> Found:
     return {"seen": np.array(seen), "rests": step.state().arrays["rests.step.rests.0.weight"]}
 
 
+def update(rank: int, backend: str = "torch") -> Found:
+    """Return what three steps of replicas leave behind."""
+    return train(NET, [REPLICATED], lambda batch: own(batch, rank), backend)
+
+
 SHOWN: Mapping[str, Callable[[int], Found]] = {
     "combine": combine,
     "judge": judge,
     "compress": compress,
-    "replicated": lambda rank: train(NET, [REPLICATED], lambda batch: own(batch, rank)),
+    "replicated": update,
     "sharded": lambda rank: train(NET, [SHARDED], lambda batch: own(batch, rank)),
 }
+
+
+ON_BOTH: Mapping[str, Callable[[int, str], Found]] = {"combine": combine, "judge": judge, "replicated": update}
+"""What workers of TensorFlow show, too."""
 
 
 def read(folder: Path, name: str) -> list[Found]:

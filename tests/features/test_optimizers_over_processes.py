@@ -13,9 +13,9 @@ pytestmark = pytest.mark.row("D11")
 
 
 @pytest.mark.xdist_group("shown by replicas")  # one worker starts the processes
-def test_updates_and_slots_are_those_of_one_process(replicas: Path) -> None:
-    whole = train(NET, [], lambda batch: batch)
-    for part in read(replicas, "replicated"):
+def test_updates_and_slots_are_those_of_one_process(shown: Path, backend: str) -> None:
+    whole = train(NET, [], lambda batch: batch, backend)
+    for part in read(shown, "replicated"):
         assert part["iterations"].item() == whole["iterations"].item() == 3
         slots = [name for name in whole if name.startswith(("own.", "optimizers."))]
         assert len(slots) == 3 * 4  # two moments of four parameters, one of them read twice
@@ -24,7 +24,7 @@ def test_updates_and_slots_are_those_of_one_process(replicas: Path) -> None:
 
 
 @pytest.mark.xdist_group("shown by replicas")  # one worker starts the processes
-def test_weights_are_the_same_bits_on_all(replicas: Path) -> None:
-    first, second = read(replicas, "replicated")
+def test_weights_are_the_same_bits_on_all(shown: Path, backend: str) -> None:
+    first, second = read(shown, "replicated")
     assert first.keys() == second.keys()
     assert all(np.array_equal(value, second[name]) for name, value in first.items())

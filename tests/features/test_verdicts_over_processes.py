@@ -12,8 +12,8 @@ pytestmark = pytest.mark.row("B9")
 
 
 @pytest.mark.xdist_group("shown by replicas")  # one worker starts the processes
-def test_the_verdict_is_that_of_all(replicas: Path) -> None:
-    first, second = (part["seen"].tolist() for part in read(replicas, "judge"))
+def test_the_verdict_is_that_of_all(shown: Path, backend: str) -> None:
+    first, second = (part["seen"].tolist() for part in read(shown, "judge"))
     assert first == second
     values, scales = first[::2], first[1::2]
     # the gradient is 22 times the weight; that of the second step is infinite on the last process alone

@@ -291,13 +291,6 @@ def test_what_needs_whole_weights_is_refused(old: str, new: str, message: str) -
         compile_step(load(text.replace(old, new)))
 
 
-@pytest.mark.parametrize(("text", "what"), [(COUPLED, "replicas"), (SHARDED + PLAIN, "shards")])
-def test_other_backends_refuse_processes(text: str, what: str) -> None:
-    with pytest.raises(SpecError, match=f"E-REPLICAS.*{what} are not built for the backend 'tensorflow'") as raised:
-        compile_step(load(text), "tensorflow")
-    assert "choose the backend 'torch'" in (raised.value.diagnostics[0].help or "")
-
-
 TABLE = """
 graphspec: 1
 name: table

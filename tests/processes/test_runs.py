@@ -305,9 +305,8 @@ LONELY = LINE.replace("parallel: {kind: replicated, timeout: 60}", "")
         (LONELY, (), "2 processes are to train 'line', and it does not say how they share a step"),
         (LINE.replace("timeout: 60", "buffers: local"), (), "with `buffers: local` every process has other statistics"),
         (LINE, ("--debug", "nan"), "`--debug nan` and `--replay` work with one process"),
-        (LINE, ("--backend", "tensorflow"), "only steps for PyTorch are taken by several processes"),
     ],
-    ids=["alone", "local", "debug", "tensorflow"],
+    ids=["alone", "local", "debug"],
 )
 def test_what_processes_cannot_take_together_is_refused_before_they_start(
     workdir: Path, capsys: pytest.CaptureFixture[str], text: str, options: tuple[str, ...], said: str
