@@ -77,8 +77,8 @@ def audit(
         if made.findings and sys.stdout.isatty():
             complain(f"what a finding means and how to mend it: `stepgraph explain {made.findings[0].code}`")
     if isinstance(problem, SystemExit):
-        told = f"{problem.code}\n" if isinstance(problem.code, str) else ""
-        complain(f"{told}exit code {PROBLEM}: the program ended with {made.trace.error}")
+        printed = f"{problem.code}\n" if isinstance(problem.code, str) else ""
+        complain(f"{printed}exit code {PROBLEM}: the program ended with {made.trace.error}")
     if problem is not None or made.of("error") or (strict and made.of("warning")):
         raise typer.Exit(PROBLEM)
 
@@ -92,8 +92,8 @@ def check_baseline(baseline: Path) -> None:
         code = line.partition(" ")[0]
         if code and code not in CODES:
             near = did_you_mean(code, CODES)
-            told = f"line {number} of {str(baseline)!r} begins with {code!r}, which is no finding of an audit"
-            raise typer.BadParameter(f"{told}{near and f': {near}'}", param_hint="--baseline")
+            message = f"line {number} of {str(baseline)!r} begins with {code!r}, which is no finding of an audit"
+            raise typer.BadParameter(f"{message}{near and f': {near}'}", param_hint="--baseline")
 
 
 def keep_place(path: Path | None) -> Path | None:

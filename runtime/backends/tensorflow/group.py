@@ -156,9 +156,9 @@ def launch(count: int, arguments: Sequence[str]) -> int:
     with TemporaryDirectory() as folder:
         before = {number: signal.signal(number, forward) for number in SIGNALS}
         for rank in range(count):
-            told = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
+            configuration = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
             words = [sys.executable, "-m", "runtime", *arguments]
-            given = {**os.environ, "TF_CONFIG": told, FAILED: str(Path(folder) / "failed")}
+            given = {**os.environ, "TF_CONFIG": configuration, FAILED: str(Path(folder) / "failed")}
             started.append(subprocess.Popen(words, env=given, start_new_session=True))  # a terminal asks this one alone
         try:
             codes = wait_all(started)

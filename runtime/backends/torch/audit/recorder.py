@@ -202,8 +202,8 @@ class Recorder:
         if late:
             with self._log.quiet():
                 names = enumerate_words([self._log.names.of(each) for each in late], conjunction="and")
-                told = f"{names} took fewer than {self._steps} steps within {mine} of {self._log.names.of(optimizer)}"
-            self._log.unseen[f"{told}, where the audit ended the program: what comes later is not judged"] = None
+                said = f"{names} took fewer than {self._steps} steps within {mine} of {self._log.names.of(optimizer)}"
+            self._log.unseen[f"{said}, where the audit ended the program: what comes later is not judged"] = None
         raise Enough
 
     def _replace(self, home: Any, name: str, stand_in: Callable[..., Any]) -> None:
@@ -219,10 +219,10 @@ class Recorder:
         self._stack.callback(setattr, home, name, original)
 
 
-def _show_warning(original: Callable[..., None], told: warnings.WarningMessage) -> None:
+def _show_warning(original: Callable[..., None], shown: warnings.WarningMessage) -> None:
     """Show a warning at the user's line where PyTorch would name a stand-in, its caller."""
-    if is_recorder(told.filename) and (place := find_place()) != NOWHERE:
-        told = warnings.WarningMessage(
-            told.message, told.category, place.file, place.line, told.file, None, told.source
+    if is_recorder(shown.filename) and (place := find_place()) != NOWHERE:
+        shown = warnings.WarningMessage(
+            shown.message, shown.category, place.file, place.line, shown.file, None, shown.source
         )
-    original(told)
+    original(shown)
