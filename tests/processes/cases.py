@@ -348,7 +348,7 @@ def draw(case: Case, step: Step, rows: int, number: int) -> dict[str, np.ndarray
 
 
 def train(case: Case, step: Step, rows: int, rank: int = 0, world: int = 1) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield what some steps return, and leave behind, on the rows of one process."""
+    """Yield what some steps return, and leave behind, on the rows of one process; of an open window its sum."""
 
     def own(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the rows of this process: uneven, the larger parts first."""
@@ -360,4 +360,4 @@ def train(case: Case, step: Step, rows: int, rank: int = 0, world: int = 1) -> I
     if case.eval:
         outputs = step(own(draw(case, step, rows, STEPS)), mode="eval")
         yield from ((f"{name} evaluated", np.asarray(value)) for name, value in outputs.items())
-    yield from step.state().arrays.items()
+    yield from ((name, value) for name, value in step.state().arrays.items() if ".parts." not in name)
