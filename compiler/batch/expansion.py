@@ -26,7 +26,7 @@ from compiler.ir.instructions import (
     TakeAccumulated,
 )
 from compiler.ir.instructions.start import ROWS
-from compiler.ir.value import Ref, Use
+from compiler.ir.value import FunctionRef, Ref, Setting, Use
 from compiler.types.calls import Placement
 
 SHARE, OWN_SHARE = "batch#share", "own#share"
@@ -126,6 +126,9 @@ class Expansion(Struct, kw_only=True, dict=True):
             self._add(replace(node, output=local))
             self._combine(reduce_set(node.output, local, node), local, node.id)
             return
+        if self.is_replicated and self.analysis.joins(node):
+            self._join(node)
+            return
         named = {use.value: self._whole(use.value) for use in node.uses if use.value not in self.late}
         if any(name != value for value, name in named.items()):  # inputs, of which a replica has its own rows
             uses = tuple(replace(use, value=named.get(use.value, use.value)) for use in node.uses)
@@ -133,6 +136,21 @@ class Expansion(Struct, kw_only=True, dict=True):
         self._add(node)
 
     # ------------------------------------------------------------ replicas
+
+    def _join(self, node: Evaluate) -> None:
+        """Add a node that joins the rows of replicas; of their mean each replica has a share."""
+        (read,), (output,) = node.refs, node.outputs
+        local, axis = self._use(read.name, 1), self.analysis.axis(read.name)
+        if node.function.name == "all_gather":
+            self._combine(_use_instead(node, local, axis=axis), local, node.id)
+            return
+        mean, share = f"{output}#own", f"{output}#own.share"
+        function = FunctionRef(name="mean", builtin=True)
+        made = replace(_use_instead(node, local, axis=axis), id=mean, label=f"evaluate {mean}", outputs=(mean,))
+        self._add_part(replace(made, function=function), node.id)
+        operands = (mean, self._add_shares(1, is_own=False))
+        self._add_part(evaluate(share, "weigh", operands, (share,), like=node, free_early=True), node.id)
+        self._combine(_use_instead(node, share), share, node.id)
 
     def _shard(self) -> None:
         """Let updates take shards of gradient sets."""
@@ -166,7 +184,8 @@ class Expansion(Struct, kw_only=True, dict=True):
                 yield node.output
             if isinstance(node, Gradient) and node.output is not None and node.output not in self.late:
                 pending.append(node.output)
-            if name not in self.roles.split and not (isinstance(node, Random) and node.like is not None):
+            is_local = (isinstance(node, Random) and node.like is not None) or self.analysis.joins(node)
+            if name not in self.roles.split and not is_local:
                 pending.extend(use.value for use in node.uses if use.value not in self.late)
         for value in pending:
             if self._is_split(value):
@@ -414,3 +433,12 @@ class Expansion(Struct, kw_only=True, dict=True):
         # the counts of rows travel while the step begins
         self._add(replace(made, message=ROWS) if is_whole else made)
         return outputs[micro_batch - 1]
+
+
+def _use_instead(node: Evaluate, value: str, **options: Setting) -> Evaluate:
+    """Return a call of one value on another, with options."""
+    (read,) = node.refs
+    (argument,) = node.arguments
+    uses = tuple(replace(use, value=value) if use.value == read.name else use for use in node.uses)
+    arguments = (replace(argument, operand=replace(read, name=value)),)
+    return replace(node, arguments=arguments, uses=uses, options=options)

@@ -21,9 +21,12 @@ from compiler.ir.instructions import (
 )
 from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Setting, Use
 
-COLLECTIVES = frozenset({"all_rows", "all_sum", "reduce_set"})
+COLLECTIVES = frozenset({"all_rows", "all_sum", "reduce_set", "all_gather", "all_mean"})
 """Functions that every replica calls at the same place of the step: they wait for a message."""
-SPLITTING = COLLECTIVES | {
+OF_ROWS = frozenset({"all_rows", "all_gather"})
+"""Those whose message brings rows; others bring sums."""
+SPLITTING = {
+    "all_rows", "all_sum", "reduce_set",
     "micro_batches", "row_shares", "weigh", "quotient", "inverse", "own_rows", "rank_share", "rank_shares",
 }  # fmt: skip
 """Functions that split a value into micro-batches or between replicas, compute their shares of the rows, multiply by
@@ -96,7 +99,7 @@ def wait(node: Waiting, local: str, of: str, *, compresses: bool = False) -> tup
     """
     (whole,) = node.defines
     message = f"{whole}#sent"
-    is_rows = isinstance(node, Evaluate) and node.function.name == "all_rows"
+    is_rows = isinstance(node, Evaluate) and node.function.name in OF_ROWS
     axis = node.options.get("axis", 0) if isinstance(node, Evaluate) else 0
     assert isinstance(axis, int)
     models = node.models if isinstance(node, Transform) else ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import TypeGuard
 
 from msgspec import Struct
 
@@ -16,6 +17,8 @@ from compiler.types.dimension import UNKNOWN, TensorType
 from graphspec.declare.graph import GraphSpec
 
 COUPLED_LOSSES = frozenset({"nt_xent"})
+GATHERING = frozenset({"all_gather", "all_mean"})
+"""Calls whose results are made of the rows of all processes, and are the same on each."""
 
 
 class PlacementAnalysis(Struct, kw_only=True, dict=True):
@@ -24,6 +27,10 @@ class PlacementAnalysis(Struct, kw_only=True, dict=True):
     spec: GraphSpec
     types: Mapping[str, TensorType]
     """Shapes and types of values, as far as they are known."""
+    crossing: Collection[str] = frozenset()
+    """The gradients that reach the rows of a process through those of all."""
+    gathered: set[str] = set()
+    """Values that are made of the rows of all processes, and the same on each."""
     placements: dict[str, Placement] = {}
     axes: dict[str, int] = {}
     """The axis of the batch of values with rows, where it is not the leading one."""
@@ -47,7 +54,11 @@ class PlacementAnalysis(Struct, kw_only=True, dict=True):
         losses = ({loss, nodes[producers[loss]].op} if loss in producers else {loss} for loss in find_scalars(nodes))
         self.scalars |= {term for names in losses for loss in names for term in find_terms(self.spec, loss)}
         for name in sort_by_data(nodes):
-            match nodes[name]:
+            node = nodes[name]
+            is_made_of_all = not self.is_batched(node) and any(use.value in self.gathered for use in node.uses)
+            if is_made_of_all or self.joins(node):
+                self.gathered.update(node.defines)
+            match node:
                 case Random() as draw:
                     if BATCH in (shape := draw.shape or ()):
                         self.placements[draw.output], self.axes[draw.output] = Placement.SHARDED, shape.index(BATCH)
@@ -87,9 +98,12 @@ class PlacementAnalysis(Struct, kw_only=True, dict=True):
     def is_batched(self, node: Instruction) -> bool:
         """Return whether a node runs for every micro-batch: its results depend on the batch, and it writes once.
 
-        A metric, a division by the count of all parts, and a mask that is made of numbers of the batch need it whole.
+        A metric, a division by the count of all parts, and a mask that is made of numbers of the batch need it whole;
+        what gathers the rows of all parts gives it whole. Of a loss that is made of such rows every part has its share.
         """
         match node:
+            case Evaluate() if is_gathering(node):
+                return False
             case Evaluate() if node.family == "metric" or node.function.name == "inverse":
                 return False
             case Evaluate() if node.function.builtin and node.function.name in MASKS:
@@ -97,9 +111,14 @@ class PlacementAnalysis(Struct, kw_only=True, dict=True):
             case Forward() | Evaluate():
                 return any(self._find_operand(each) is not Placement.REPLICATED for each in node.arguments)
             case Gradient():
-                return self.of(node.loss) is not Placement.REPLICATED
+                is_shared = node.id in self.crossing or (bool(node.models) and node.loss in self.gathered)
+                return is_shared or self.of(node.loss) is not Placement.REPLICATED
             case _:
                 return False
+
+    def joins(self, node: Instruction) -> TypeGuard[Evaluate]:
+        """Return whether a node joins rows that are apart; rows that are gathered already it gives as they are."""
+        return is_gathering(node) and any(self._find_operand(each) is Placement.SHARDED for each in node.arguments)
 
     def _find_result(self, value: str) -> Placement:
         """Return the placement of a model's or user function's result on rows: sharded, unless it has none."""
@@ -148,6 +167,11 @@ class PlacementAnalysis(Struct, kw_only=True, dict=True):
     def _find_operand(self, argument: Argument) -> Placement:
         """Return the placement of an argument; a number is replicated."""
         return self.of(argument.operand.name) if isinstance(argument.operand, Ref) else Placement.REPLICATED
+
+
+def is_gathering(node: Instruction) -> TypeGuard[Evaluate]:
+    """Return whether a node gathers what processes have of a value."""
+    return isinstance(node, Evaluate) and node.function.builtin and node.function.name in GATHERING
 
 
 def find_scalars(nodes: Mapping[str, Instruction]) -> Iterator[str]:

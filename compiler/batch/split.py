@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compiler.batch.expansion import Expansion
+from compiler.batch.gathering import Gathering, Unshared, find_crossing
 from compiler.batch.placement import PlacementAnalysis
 from compiler.batch.roles import find_roles
 from compiler.ir.instructions import Forward, Instruction
@@ -33,6 +34,8 @@ class SplitGraph(Struct, frozen=True, kw_only=True):
     """Decisions, by node that runs once although the step is split."""
     coupled: Mapping[str, str]
     """Node that runs per micro-batch -> why the results do not combine to that of the batch."""
+    unshared: Mapping[str, Unshared]
+    """Node that reads gathered values -> why replicas cannot share it."""
 
     def find_firing(
         self, firing: Collection[str], returned: Iterable[str], absent: Iterable[str] = ()
@@ -77,7 +80,8 @@ def split_graph(
 
     ``returned`` are the values that a step may return; ``runs`` says whether a node runs in the mode.
     """
-    analysis = PlacementAnalysis(spec=whole.spec, types=types)
+    crossing = find_crossing(whole.everything, whole.paths) if whole.spec.is_replicated else frozenset[str]()
+    analysis = PlacementAnalysis(spec=whole.spec, types=types, crossing=crossing)
     analysis.read(whole.everything)
     recorded = frozenset[str]().union(*(path.nodes for path in whole.paths.values()))
     roles = find_roles(whole.everything, recorded, analysis, whole.models)
@@ -106,6 +110,9 @@ def split_graph(
                 f"{node.called} couples no samples"
             )
             merges[name] = Decision(code="MERGE", subject=node.op, text=text, node=node.id)
+    gathering = Gathering(
+        nodes=whole.everything, paths=whole.paths, analysis=analysis, split=roles.split, models=whole.models
+    )
     ordering = (*find_data_ordering(everything), *declared)
     return SplitGraph(
         graph=replace(whole, nodes=nodes, everything=everything, ordering=ordering),
@@ -114,4 +121,5 @@ def split_graph(
         results={name: node.provides for name, node in whole.everything.items()},
         merges=merges,
         coupled=coupled,
+        unshared=gathering.find_unshared(),
     )

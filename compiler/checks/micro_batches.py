@@ -14,8 +14,10 @@ from compiler.batch.losses import (
     find_terms,
     is_split,
 )
+from compiler.batch.placement import GATHERING
 from compiler.facts.models import Observations
 from compiler.ir.diagnose import span_of
+from compiler.ir.instructions import Evaluate
 from compiler.ir.mode_graph import ModeGraph
 from compiler.types.calls import BATCH
 from compiler.types.values import Values, find_rows, find_whole
@@ -24,14 +26,20 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, RandomOp, UpdateOp
 from graphspec.diagnostics import Diagnostic
 
+GATHER = "let it read what `all_gather` makes of its operands, "
+"""What helps an op that several processes evaluate, each on its rows; layers have `sync`."""
+
 
 def _name_part(spec: GraphSpec) -> tuple[str, str]:
     """Return what has a part of the batch, and the key that declares it."""
     return ("replica", "parallel") if spec.is_replicated else ("micro-batch", "micro_batches")
 
 
-def check_batch(graph: ModeGraph) -> Iterator[Diagnostic]:
-    """Yield E-MICRO where there is nothing to split, and for what cannot be split: an order of the whole batch."""
+def check_batch(graph: ModeGraph, count: int) -> Iterator[Diagnostic]:
+    """Yield E-MICRO where there is nothing to split, and for what cannot be split: an order of the whole batch.
+
+    ``count``: of micro-batches; one of several does not have the rows of the others at the same time.
+    """
     spec, part, word = graph.spec, *_name_part(graph.spec)
     parts = "replicas" if spec.is_replicated else "micro-batches"
     if all(declared.shape is not None and BATCH not in declared.shape for declared in spec.inputs.values()):
@@ -54,6 +62,14 @@ def check_batch(graph: ModeGraph) -> Iterator[Diagnostic]:
                 label="its numbers are positions in the whole batch",
                 help=f"mix samples where batches are made and pass the result as an input, or remove `{word}`",
             )
+        if isinstance(op, CallOp) and count > 1 and op.call.name("torch") in GATHERING:
+            yield Diagnostic(
+                code="E-MICRO",
+                message=f"'{name}' gathers the rows of the whole batch, but a micro-batch has only some of them",
+                span=span_of(spec, name),
+                label="needs all rows at once",
+                help="remove `micro_batches`; where memory is short, let more processes share the batch (`parallel`)",
+            )
         if isinstance(op, CallOp) and op.call.name("torch") == "split_rows":
             yield Diagnostic(
                 code="E-MICRO",
@@ -68,15 +84,16 @@ def check_coupled(graph: ModeGraph, coupled: Mapping[str, str]) -> Iterator[Diag
     """Yield W-COUPLED for every op whose micro-batches do not combine to its result on the whole batch."""
     part, word = _name_part(graph.spec)
     for name, why in coupled.items():
-        op = graph.everything[name].op
+        node = graph.everything[name]
+        is_gatherable = graph.spec.is_replicated and graph.spec.micro_batches == 1 and isinstance(node, Evaluate)
         if name in graph.nodes:
             yield Diagnostic(
                 code="W-COUPLED",
                 severity="warning",
-                message=f"'{op}' sees one {part} at a time: {why}",
-                span=span_of(graph.spec, op),
+                message=f"'{node.op}' sees one {part} at a time: {why}",
+                span=span_of(graph.spec, node.op),
                 label="couples the samples of a batch",
-                help=f"remove `{word}`, or accept that the numbers depend on it",
+                help=f"{GATHER if is_gatherable else ''}remove `{word}`, or accept that the numbers depend on it",
             )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from compiler.batch.gathering import Unshared
+from compiler.batch.placement import is_gathering
 from compiler.facts.models import find_layers
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Apply, Blend, CheckFinite, Evaluate, Forward, Gradient, Instruction, Transform
@@ -92,6 +94,14 @@ def check_reduced_tables(spec: GraphSpec, program: Program) -> Iterator[Diagnost
             )
 
 
+def check_gathered(graph: ModeGraph, unshared: Mapping[str, Unshared]) -> Iterator[Diagnostic]:
+    """Yield E-REPLICAS for ops that combine what is gathered with what differs between processes."""
+    for name, why in unshared.items():
+        if name in graph.nodes:
+            span = span_of(graph.spec, graph.nodes[name].op)
+            yield Diagnostic(code="E-REPLICAS", message=why.message, span=span, label=why.label, help=why.help)
+
+
 def check_added(graph: ModeGraph, parts: Mapping[str, Instruction]) -> Iterator[Diagnostic]:
     """Yield E-REPLICAS for gradients that are no sum of what processes have on their own rows; ``parts``: their nodes.
 
@@ -104,6 +114,9 @@ def check_added(graph: ModeGraph, parts: Mapping[str, Instruction]) -> Iterator[
     for name, node in graph.nodes.items():
         if isinstance(node, Evaluate) and node.counted and name in recorded:
             found[node.op] = (f"'{node.op}' is divided by a count of its own, over all processes", "has its own count")
+        if is_gathering(node) and name in recorded:
+            message = f"'{node.op}' gathers the rows of all processes, and each takes the gradient on its own"
+            found[node.op] = (message, "is made of rows of others")
     for node in parts.values():
         if isinstance(node, Gradient) and node.models and not node.is_replica:
             why = f"'{node.loss}' depends on no rows, so its gradient is the same on every process"

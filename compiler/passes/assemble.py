@@ -35,8 +35,8 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     """By value: what is used by the parts that are written into its line."""
     for name in graph.sequence:
         node = graph.nodes[name]
-        # what has been sent is no longer needed
-        is_received = any(use.value == node.message for use in node.uses)
+        # what has been sent is no longer needed, unless a gradient goes back to it
+        is_received = any(use.value == node.message for use in node.uses) and name not in graph.flags.recorded
         own = [use for use in node.uses if not is_received or use.value == node.message]
         uses = [*own, *(use for value in node.defines for use in inlined.pop(value, ()))]
         if isinstance(node, Evaluate) and node.into:

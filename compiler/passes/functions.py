@@ -11,7 +11,7 @@ from compiler.batch.losses import find_sums, is_split
 from compiler.batch.split import split_graph
 from compiler.checks.idle import check_idle
 from compiler.checks.micro_batches import check_batch, check_coupled
-from compiler.checks.replicas import check_added
+from compiler.checks.replicas import check_added, check_gathered
 from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Gate, Mode, ModeProgram, back_of
@@ -161,16 +161,17 @@ def _split(
     whole, outputs = variant.whole, variant.outputs
     if not is_split(context.spec, graph.mode):
         return graph
-    problems = tuple(check_batch(whole))
+    count = context.spec.micro_batches if graph.mode == "train" else 1
+    problems = tuple(check_batch(whole, count))
     context.sink.report(problems)
     if problems:
         return graph
     reaches = find_reaches(context.spec)
-    count = context.spec.micro_batches if graph.mode == "train" else 1
     parts = split_graph(
         whole, document.structure.types, outputs.values, lambda node: runs_in(graph.mode, node, reaches), count
     )
-    context.sink.report((*check_coupled(whole, parts.coupled), *check_added(whole, parts.graph.nodes)))
+    context.sink.report((*check_coupled(whole, parts.coupled), *check_gathered(whole, parts.unshared)))
+    context.sink.report(check_added(whole, parts.graph.nodes))
     idle = {gate.op for gate in variant.gates} - variant.fired
     absent = find_absent(parts.graph.nodes, idle) | find_idle_writes(parts.graph.nodes, idle)
     copies = parts.find_firing(graph.nodes, outputs.values, absent)

@@ -43,8 +43,8 @@ def inline_parts(graph: StepGraph) -> StepGraph:
 
 
 def _holds_parts(node: Instruction) -> TypeGuard[Evaluate]:
-    """Return whether a node is of an expression and reads each of its operands once."""
-    if not isinstance(node, Evaluate) or not node.expr or node.counted:
+    """Return whether a node is of an expression, reads each of its operands once, and waits for nothing."""
+    if not isinstance(node, Evaluate) or not node.expr or node.counted or node.message:
         return False
     # A shape with `batch` is worked out from the operand, which is read twice.
     return not any(isinstance(each, tuple) and BATCH in each for each in node.options.values())

@@ -262,6 +262,14 @@ def roll(use: FunctionUse) -> tuple[TensorType, ...]:
     return (tensor,)
 
 
+def gathered(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type all_gather: rows, which are all there are in a shape."""
+    tensor = use.tensor(0)
+    if tensor.shape == ():
+        raise use.wrong_input(0, "a scalar", "a value with rows for `all_gather`")
+    return (tensor,)
+
+
 def pad(use: FunctionUse) -> tuple[TensorType, ...]:
     """Type pad: two numbers for each of the last axes, the last one first.
 

@@ -74,6 +74,8 @@ RULES: Mapping[str, Callable[[FunctionUse], tuple[TensorType, ...]]] = {
     "where": elementwise.where,
     "lerp": elementwise.arithmetic,
     "stop": elementwise.kept,
+    "all_gather": arrangement.gathered,
+    "all_mean": reduction.rows,
     "either": arrangement.either,
     "cross_entropy": loss.cross_entropy,
     "nll": loss.nll,

@@ -25,6 +25,15 @@ def average(use: FunctionUse) -> tuple[TensorType, ...]:
     return (TensorType(_reduced(use), use.tensor(0).dtype),)
 
 
+def rows(use: FunctionUse) -> tuple[TensorType, ...]:
+    """Type all_mean, a mean over axis 0."""
+    use.require_floating(0)
+    tensor = use.tensor(0)
+    if tensor.shape == ():
+        raise use.wrong_input(0, "a scalar", "a value with rows for `all_mean`")
+    return (TensorType(None if tensor.shape is None else tensor.shape[1:], tensor.dtype),)
+
+
 def argmax(use: FunctionUse) -> tuple[TensorType, ...]:
     """Type argmax along one axis."""
     shape = use.tensor(0).shape

@@ -18,7 +18,7 @@ from graphspec.declare.ops import CallOp, GradientOp, LossOp, MetricOp, Op, Rand
 from graphspec.declare.parts import Part
 from graphspec.declare.subscripts import read_subscript
 
-REDUCING = COUPLING | {"mean", "sum"}
+REDUCING = COUPLING | {"mean", "sum", "all_mean"}
 """Calls that remove an axis."""
 
 

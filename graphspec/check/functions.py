@@ -11,7 +11,7 @@ from graphspec.declare.compat import adapt_options, find_defaults
 from graphspec.declare.fields import is_path
 from graphspec.declare.inputs import Inputs
 from graphspec.declare.layers import Layer
-from graphspec.declare.library import CALLS, COUNTED, FUNCTIONS, LOSSES, NOT_BUILT, Family, Signature
+from graphspec.declare.library import CALLS, COUNTED, FUNCTIONS, LOSSES, Family, Signature
 from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, TransformOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
@@ -95,9 +95,6 @@ def _report_unknown(scope: RuleContext, path: Path, family: Family, name: str, *
     listing = ", ".join(names) if len(names) <= _FEW else "those of docs/functions.md"
     own = "call your own function in an op of its own" if is_formula else "write your own function as `pkg.mod:fn`"
     help = f"the library has {listing}; {own}"
-    if name in NOT_BUILT[family]:
-        message = f"`{family}: {name}` is part of the language but not built yet"
-        return scope.report("GS045", message, path, help=help)
     others = [other for other in FUNCTIONS if name in FUNCTIONS[other] and other != "random"]
     module, dot, function = name.rpartition(".")
     near = closest(name, (*CALLS, *LOSSES) if is_formula else names)

@@ -312,6 +312,8 @@ CALLS: Mapping[str, Signature] = {
     "where": Signature(meaning="a where the condition holds, else b", operands=("condition", "a", "b")),
     "lerp": Signature(meaning="a + weight * (b - a)", operands=("a", "b", "weight")),
     "stop": _unary("x, as a constant for every gradient"),
+    "all_gather": _unary("the rows of the whole batch, of which each process has some"),
+    "all_mean": _unary("mean over the rows of the whole batch, of which each process has some"),
     "either": Signature(meaning="the one of several values that there is in a step", operands=("x",), repeats=True),
 }
 
@@ -442,15 +444,6 @@ def find_other_names(signature: Signature) -> Mapping[str, str]:
     names = {option.name for option in signature.options}
     return {other: name for other, name in OTHER_NAMES.items() if name in names}
 
-
-NOT_BUILT: Mapping[Family, tuple[str, ...]] = {
-    "loss": (),
-    "call": ("all_gather", "all_mean"),
-    "metric": (),
-    "transform": (),
-    "random": (),
-}
-"""Names that the language has and this version does not execute."""
 
 ON_GRADIENTS = ("add", "sub", "mul", "lerp")
 """Calls that also work on gradient sets over the same models."""

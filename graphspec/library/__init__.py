@@ -9,6 +9,8 @@ from graphspec.library import metrics, transforms
 from graphspec.library.calls import (
     abs,
     add,
+    all_gather,
+    all_mean,
     argmax,
     clip,
     concat,
@@ -119,6 +121,8 @@ __all__ = [
     "adamax",
     "adamw",
     "add",
+    "all_gather",
+    "all_mean",
     "argmax",
     "bce",
     "bce_with_logits",

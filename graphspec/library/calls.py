@@ -435,6 +435,16 @@ def stop(x: Operand, **fields: Unpack[Fields]) -> Value:
     return apply("stop", "call", [x], {}, fields)
 
 
+def all_gather(x: Operand, **fields: Unpack[Fields]) -> Value:
+    """Apply `all_gather`: the rows of the whole batch, of which each process has some."""
+    return apply("all_gather", "call", [x], {}, fields)
+
+
+def all_mean(x: Operand, **fields: Unpack[Fields]) -> Value:
+    """Apply `all_mean`: mean over the rows of the whole batch, of which each process has some."""
+    return apply("all_mean", "call", [x], {}, fields)
+
+
 def either(x: Operand, *more: Operand, **fields: Unpack[Fields]) -> Value:
     """Apply `either`: the one of several values that there is in a step."""
     return apply("either", "call", [x, *more], {}, fields)

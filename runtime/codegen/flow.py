@@ -13,7 +13,7 @@ from compiler.ir.value import Ref
 from graphspec.declare.layers import BUFFERED, draws
 from runtime.codegen.resources import find_functions, find_instructions
 
-VIEWS = frozenset({"either", "expand", "permute", "reshape", "slice", "split", "split_rows", "subscript"})
+VIEWS = frozenset({"all_gather", "either", "expand", "permute", "reshape", "slice", "split", "split_rows", "subscript"})
 """Calls that may share the memory of their operand."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from graphspec.declare.library import NOT_BUILT
 from tests.conformance.language import find_all, find_said
 from tests.conformance.scenarios import specs
 
@@ -36,4 +35,3 @@ def test_the_list_is_read_from_the_declarations() -> None:
         "op.until",
         "in epochs",
     } <= found
-    assert not {f"{family} {name}" for family, names in NOT_BUILT.items() for name in names} & found

@@ -283,7 +283,6 @@ def test_the_table_of_optimizers_is_that_of_the_language():
 
 
 WHERE = {
-    "call": "ops.noisy.",
     "update": "ops.learn.",
 }
 ROWS = re.findall(r"^\| (.+?) \| (`.+`) \|$", LANGUAGE[LANGUAGE.index("## Not built yet") :], re.MULTILINE)

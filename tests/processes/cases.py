@@ -13,6 +13,7 @@ from compiler import compile_step
 from graphspec import load
 from runtime import Step, build
 from tests.conformance.programs import actor_critic, cyclegan, gan, one_loss
+from tests.processes.gathered import CLIP, COUNTED, MIXED, SIMCLR, SLOPES
 
 STEPS = 5
 ADAM = "{name: adam, lr: 0.05}"
@@ -206,6 +207,8 @@ class Case:
     corner: bool = False
     """Only the last number of that row is."""
     eval: bool = False
+    last: int = 0
+    """The rows of the last batch, if it has others."""
     buffers: str = "rank0"
 
 
@@ -244,6 +247,17 @@ CASES: Mapping[str, Case] = {
         PENALTY.replace("[{linear: 6}, tanh,", f"[{{linear: 6}}, {SYNC}, tanh,").replace("adam", "sgd")
     ),
     "varied": Case(VARIED),
+    "contrastive": Case(SIMCLR, eval=True, last=6),
+    "contrastive over steps": Case(SIMCLR.replace("loss: loss}", "loss: loss, accumulate: 2}"), last=6),
+    "contrastive synced": Case(SIMCLR.replace("[{linear: 5}", f"[{{linear: 5}}, {SYNC}"), eval=True),
+    "contrastive scaled": Case(SIMCLR, SCALE, overflow=2),
+    "contrastive dropped": Case(
+        SIMCLR.replace("loss: loss}", "loss: loss, accumulate: {steps: 2, on_nonfinite: drop}}"), SCALE, 2
+    ),
+    "temperature": Case(CLIP, last=4),
+    "gathered and own": Case(MIXED, eval=True),
+    "gathered and counted": Case(COUNTED.replace("loss: loss}", "loss: loss, accumulate: 2}")),
+    "slopes of gathered": Case(SLOPES),
 }
 """Cases in which replicas have the numbers of one process."""
 ADDING: Mapping[str, Case] = {
@@ -257,7 +271,7 @@ ALONE: Mapping[str, Case] = {
     "dropping": Case(DROPPING),
 }
 """Cases in which replicas differ from one process."""
-SOME = ("dcgan", "penalty", "everything", "counted over steps", "dropped")
+SOME = ("dcgan", "penalty", "everything", "counted over steps", "dropped", "contrastive", "gathered and own")
 
 
 SENT: Mapping[str, Case] = {
@@ -355,7 +369,8 @@ def train(case: Case, step: Step, rows: int, rank: int = 0, world: int = 1) -> I
         return {name: np.array_split(value, world)[rank] for name, value in batch.items()}
 
     for number in range(STEPS):
-        outputs = step(own(draw(case, step, rows, number)))
+        count = case.last if case.last and number == STEPS - 1 else rows
+        outputs = step(own(draw(case, step, count, number)))
         yield from ((f"{name} {number}", np.asarray(value)) for name, value in outputs.items())
     if case.eval:
         outputs = step(own(draw(case, step, rows, STEPS)), mode="eval")

@@ -275,6 +275,28 @@ MUTANTS = (
         case="synced",
     ),
     Misplaced(
+        name="share-of-a-gradient",
+        says="Rows that are gathered get the gradient of a share of the loss.",
+        place=SUPPORT,
+        change=edit("own / replicas.share(own)", "own"),
+        killer=NUMBERS,
+        case="contrastive",
+    ),
+    Misplaced(
+        name="counted-by-each",
+        says="A loss of gathered rows counts on every process in whole.",
+        place="batch.expansion:Expansion._weigh",
+        change=lambda original: (
+            lambda expansion, operand, value, micro_batch, **options: (
+                operand
+                if expansion.analysis.of(value) is Placement.REPLICATED
+                else original(expansion, operand, value, micro_batch, **options)
+            )
+        ),
+        killer=NUMBERS,
+        case="temperature",
+    ),
+    Misplaced(
         name="one-by-one",
         says="Nothing leaves with anything else.",
         place="passes.messages:_bundle",

@@ -58,7 +58,9 @@ def find_combined(source: str) -> Counter[str]:
     return Counter(line.partition(" = ")[0] for line in lines if ".wait(" in line)
 
 
-@pytest.mark.parametrize("name", ["simultaneous", "everything in parts", "accumulated", "counted", "own"])
+@pytest.mark.parametrize(
+    "name", ["simultaneous", "everything in parts", "accumulated", "counted", "own", "gathered and own"]
+)
 def test_the_emitted_code_combines_what_that_of_pytorch_does(name: str) -> None:
     spec = load(write_text(CASES[name], "replicated"))
     theirs, own = (find_combined(emit(compile_step(spec, backend=each))) for each in ("torch", "tensorflow"))

@@ -126,7 +126,7 @@ NEVER = {
         "ema use recompute_buffers", "document rng: native",
     ),
     "several processes, which one process cannot show": (
-        "document parallel", "update reduce", "layer batch_norm: sync",
+        "document parallel", "update reduce", "layer batch_norm: sync", "call: all_gather", "call: all_mean",
     ),
     "a default, or its name": (
         "ema use eval: separate", "gradient unconnected: error", "loss lazy: scale", "loss reduction: mean",

@@ -115,6 +115,10 @@ OPERATORS: Mapping[str, ast.operator] = {
 """Calls that are Python operators on tensors: of one, two that are compared, and two or more."""
 
 
+JOINING: Mapping[str, str] = {"all_gather": "replicas.join_rows", "all_mean": "replicas.join_sum"}
+"""The methods that give what all processes have, with the graph of what this one has."""
+
+
 def find_inlined(function: Function) -> Mapping[str, Evaluate]:
     """Return the parts of expressions that are written where their value is read, by that value."""
     parts = (each for each in function.instructions if isinstance(each, Evaluate) and each.into)
@@ -136,7 +140,7 @@ def lower_evaluate(instruction: Evaluate, scope: EmitScope) -> Lowered:
         return Lowered(code=lines)
     if is_running(instruction):
         return Lowered(code=lines, graph="either")  # the call does that itself
-    needless = _carries(instruction, scope) and not instruction.constant
+    needless = _carries(instruction, scope) and not (instruction.constant or instruction.message)
     return Lowered(code=lines, graph="without" if needless else "either")
 
 
@@ -171,7 +175,13 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     """Return the call, an operator where there is one."""
     function = instruction.function
     if instruction.message and function.name in COLLECTIVES:
-        return await_message(instruction, scope)
+        waited = await_message(instruction, scope)
+        if not instruction.graph:
+            return waited
+        # a gradient goes back to what this process has
+        (local,) = positional(instruction.arguments, scope)
+        axis = {name: setting(each, scope) for name, each in instruction.options.items() if each != 0}
+        return syntax.call(JOINING[function.name], waited, local, **axis)
     if is_running(instruction):
         metric = scope.names.metric(scope.mode, instruction.op)
         given = *scope.dialect.leading(), *positional(instruction.arguments, scope)
@@ -192,7 +202,7 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
             # what a gradient is taken by needs a tensor of its own, apart from what it is made of
             is_own = is_target or _carries(instruction, scope)
             return scope.dialect.detach(operands[0]) if is_own else operands[0]
-        if function.name == "either":
+        if function.name in ("either", "all_gather"):  # of which a process that is alone has all
             return operands[0]
         if function.name == "subscript":
             return syntax.item(operands[0], setting(instruction.options["at"], scope))

@@ -83,6 +83,18 @@ class Replicas:
         sizes = tf.shape(whole, tf.int64)[axis] * self.known // tf.reduce_sum(self.known)
         return tf.split(whole, sizes, axis, num=self.count)[find_rank()]
 
+    def join_rows(self, whole: tf.Tensor, own: tf.Tensor, axis: int = 0) -> tf.Tensor:
+        """Return the rows of all, where ``own`` are those of this replica; the gradient of a share of one loss."""
+        return attached(own, whole, lambda gradient: self.own_rows(gradient, axis) / self.shared_by(gradient))
+
+    def join_sum(self, whole: tf.Tensor, own: tf.Tensor) -> tf.Tensor:
+        """Return the sum of all, where ``own`` is the term of this replica; the gradient of a share of one loss."""
+        return attached(own, whole, lambda gradient: gradient / self.shared_by(gradient))
+
+    def shared_by(self, gradient: tf.Tensor) -> tf.Tensor:
+        """Return the share of all rows that this replica has, in the type of a gradient."""
+        return tf.cast(self.share(gradient), gradient.dtype)
+
     def start_sum(self, *parts: Any) -> Message:
         """Add up numbers and gradient sets over all replicas, in one collective for each type of number.
 
@@ -223,6 +235,22 @@ class OwnWindow(Window):
     def before(self, held: Any) -> None:
         """Keep what it begins with."""
         self.begins[find_rank()] = held
+
+
+def attached(own: tf.Tensor, whole: tf.Tensor, back: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    """Return what all replicas have of a value, whose gradient goes back to what this one has.
+
+    Every replica differentiates its share of one loss: the loss times its fraction of all rows. Divided by that, what
+    arrives is the gradient of the loss.
+    """
+
+    @tf.custom_gradient
+    def join(own: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        """Return the whole, and the gradient of what this replica has."""
+        return tf.identity(whole), back
+
+    found: Any = join(own)  # the decorator gives the first of the two alone
+    return found
 
 
 def find_rank() -> int:

@@ -68,6 +68,7 @@ CALLS: Mapping[str, Callee] = {
     "outer": Callee(path="outer"),
     "einsum": Callee(path="tf.einsum", before=("equation",)),
     "mean": _over("tf.reduce_mean"),
+    "all_mean": Callee(path="tf.reduce_mean", fills={"axis": 0}),
     "sum": _over("reduce_sum"),
     "max": _over("tf.reduce_max"),
     "min": _over("tf.reduce_min"),

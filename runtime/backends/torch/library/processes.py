@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.autograd.function import once_differentiable
 
 
 class Message:
@@ -47,6 +48,28 @@ def _join(parts: Sequence[Any], flat: Sequence[Any]) -> list[Any]:
     """Return flat values as parts: each a value, or as many as the set has, as a tuple."""
     values = iter(flat)
     return [tuple(next(values) for _ in part) if is_set(part) else next(values) for part in parts]
+
+
+class Joined(torch.autograd.Function):
+    """What all processes have of a value, with the graph of what this one has: its rows, or its term of a sum.
+
+    Every process differentiates its share of one loss: the loss times its fraction of all rows. Divided by that, what
+    arrives is the gradient of the loss. It has no gradient itself, as that of each process is another.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, own: torch.Tensor, whole: torch.Tensor, replicas: Replicas, axis: int | None) -> torch.Tensor:
+        """Return the whole; ``axis``: that of the rows, None for a sum."""
+        ctx.replicas, ctx.axis = replicas, axis
+        return whole.view_as(whole)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        """Return the gradient of what this process has."""
+        (gradient,), replicas = gradients, ctx.replicas
+        own = gradient if ctx.axis is None else replicas.own_rows(gradient, ctx.axis)
+        return own / replicas.share(own), None, None, None
 
 
 class Buckets:
@@ -167,6 +190,14 @@ class Replicas:
         """Return the rows of this process of a value that has the rows of all, in the order of ranks."""
         sizes = [whole.shape[axis] * each // self.batch_size for each in self.count_rows()]
         return whole.narrow(axis, sum(sizes[: self.rank]), sizes[self.rank])
+
+    def join_rows(self, whole: torch.Tensor, own: torch.Tensor, axis: int = 0) -> torch.Tensor:
+        """Return the rows of all, where ``own`` are those of this process; the gradient of a share of one loss."""
+        return own if self.count == 1 else Joined.apply(own, whole, self, axis)
+
+    def join_sum(self, whole: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        """Return the sum of all, where ``own`` is the term of this process; the gradient of a share of one loss."""
+        return own if self.count == 1 else Joined.apply(own, whole, self, None)
 
     def sending(self, parameters: Sequence[torch.Tensor]) -> Buckets:
         """Return a context in which the first gradients of a set leave while the others are taken.

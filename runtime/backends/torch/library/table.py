@@ -60,6 +60,7 @@ CALLS: Mapping[str, Callee] = {
     "outer": Callee(path="torch.outer"),
     "einsum": Callee(path="torch.einsum", before=("equation",)),
     "mean": _along("torch.mean", companions=("dim",)),
+    "all_mean": Callee(path="torch.mean", fills={"dim": 0}),
     "sum": _along("torch.sum", companions=("dim",)),
     "max": _along("torch.amax"),
     "min": _along("torch.amin"),

@@ -103,7 +103,7 @@ def is_shared(module: str | None) -> bool:
 NAMES = pasted()
 
 
-OPERATORS = {"logical_and", "logical_or", "logical_not", "subscript", "either"}
+OPERATORS = {"logical_and", "logical_or", "logical_not", "subscript", "either", "all_gather"}
 """Calls that are Python's operators, or their one operand, whatever the operands are."""
 
 

@@ -16,12 +16,14 @@ from torch.nn import functional
 
 from compiler.types.layers import resolve_layers
 from graphspec.declare.layers import LAYERS, Layer
-from graphspec.declare.library import CALLS, LOSSES, METRICS, NOT_BUILT
+from graphspec.declare.library import CALLS, LOSSES, METRICS
 from runtime.backends.torch.library import functions, layers, losses, metrics, sequences, table
 
 ARITHMETIC = {"add", "sub", "mul", "div", "matmul", "neg", "pow"}
 COMPARISONS = {"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"}
-OPERATORS = {*ARITHMETIC, *COMPARISONS, "logical_and", "logical_or", "logical_not", "subscript", "stop", "either"}
+OPERATORS = {*ARITHMETIC, *COMPARISONS, "logical_and", "logical_or", "logical_not", "subscript", "stop", "either"} | {
+    "all_gather"
+}
 KNOWN = {"loss": set(LOSSES), "call": set(CALLS) - OPERATORS, "metric": set(METRICS)}
 NAMES = {"F": functional, "nn": nn, "torch": torch}
 for module in (functions, layers, losses, metrics, sequences):
@@ -102,7 +104,6 @@ def construct(kind: str, options):
 @pytest.mark.parametrize("family", KNOWN)
 def test_every_built_in_function_is_in_the_table(family):
     assert set(table.FUNCTIONS[family]) == KNOWN[family]
-    assert set(table.FUNCTIONS[family]).isdisjoint(NOT_BUILT[family])
 
 
 def test_every_layer_is_in_the_table():
@@ -164,6 +165,7 @@ CALLED = [
     ("mean", (X,), {}, X.sum() / 12),
     ("mean", (X,), {"axis": [0], "keepdims": True}, X.sum(0, keepdim=True) / 3),
     ("mean", (X,), {"axis": None, "keepdims": True}, X.sum().reshape(1, 1) / 12),
+    ("all_mean", (X,), {}, X.sum(0) / 3),
     ("max", (X,), {"keepdims": True}, X[2:, 3:]),
     ("sum", (X,), {"keepdims": True}, X.sum().reshape(1, 1)),
     ("sum", (X,), {"axis": (0, 1)}, X.sum()),
