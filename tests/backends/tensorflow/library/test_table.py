@@ -117,7 +117,7 @@ def test_every_path_leads_to_something_of_tensorflow_or_the_library():
     callees = [*table.LAYERS.values(), *table.FLOATING.values(), *table.CONSTANT.values()]
     callees += [callee for family in table.FUNCTIONS.values() for callee in family.values()]
     for callee in callees:
-        assert callable(eval(callee.path, {**NAMES, "tf": tf})), callee.path
+        assert callable(eval(callee.path, {**NAMES, "tf": tf, "replicas": NAMES["Replicas"]})), callee.path
 
 
 @pytest.mark.parametrize("name", CASES)
