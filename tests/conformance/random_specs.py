@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from compiler import Plan, compile_step
+from graphspec.declare.ops import LossOp
 from graphspec.diagnostics import SpecError
 from graphspec.loading import load
 from runtime import build
@@ -154,7 +155,7 @@ def compare(theirs: Plan, ours: Plan) -> str:
     if not is_tame(theirs, torch):
         raise DegenerateError("not finite, or too large")
     if apart:
-        if takes_signs(theirs) and any(is_rounding(value) for values, _ in torch for value in values.values()):
+        if takes_signs(theirs) and _has_rounding(theirs):
             raise DegenerateError("a rule takes signs, and a loss is nothing but rounding")
         # A number that is zero but for rounding may be exactly zero on one of them.
         if find_apart(run(disturbed(Execution(theirs)), theirs), torch, tolerance, loose):
@@ -221,6 +222,15 @@ def is_tame(plan: Plan, record: Sequence[tuple[Values, Mapping[str, Values]]]) -
 def takes_signs(plan: Plan) -> bool:
     """Return whether an optimizer of a plan goes by the signs of gradients alone."""
     return any(each.rule in ("lion", "rprop") for each in plan.program.optimizers)
+
+
+def _has_rounding(plan: Plan) -> bool:
+    """Return whether some loss of a plan, terms of others included, becomes nothing but rounding."""
+    losses = [name for name, op in plan.spec.ops.items() if isinstance(op, LossOp)]
+    outputs = tuple(dict.fromkeys((*(plan.spec.outputs or ()), *losses)))
+    watched = compile_step(plan.spec.model_copy(update={"outputs": outputs}), "torch", "fewest", pace=PACE)
+    record = run(Execution(watched), watched)
+    return any(is_rounding(value) for values, _ in record for value in values.values())
 
 
 def is_rounding(value: np.ndarray) -> bool:
