@@ -15,6 +15,8 @@ DIGITS: Mapping[str, int] = {"float64": 52, "float32": 23, "float16": 10, "bfloa
 """The binary digits after the point of a floating-point number."""
 BETWEEN = frozenset({"constant", "cosine", "linear", "polynomial"})
 """The curves that stay between the numbers that are written."""
+ENDING = BETWEEN | {"warmup"}
+"""The curves that stay at their last number."""
 WIDEST_GAP = 0.1
 """The relative gap between weights and average that an average must see: weights hardly ever change by more."""
 
@@ -50,10 +52,23 @@ def find_lasting(blend: Blend) -> float | None:
     if not isinstance(blend.decay, Scheduled):
         return blend.decay
     if blend.decay.schedule.clock != "writes":
-        return None
+        end = _find_end(blend.decay.schedule)
+        return None if end is None else 1 - end if blend.decay.complement else end
     fields, progress = blend.decay.schedule.fields, blend.progress
     lasting = next((fields[name] for name in ("value", "max", "to") if name in fields), None)
     return lasting if lasting is None or progress is None or not progress.compounds else lasting**progress.every
+
+
+def _find_end(schedule: ScheduleDecl) -> float | None:
+    """Return the number at which a curve stays once it has ended; None of one that goes on, or is not known."""
+    if schedule.kind == "join":
+        return _find_end(schedule.parts[-1])
+    if schedule.kind == "piecewise":
+        return schedule.values[-1]
+    is_known = schedule.kind in ENDING and schedule.uncounted is None
+    return (
+        next((schedule.fields[name] for name in ("value", "to") if name in schedule.fields), None) if is_known else None
+    )
 
 
 def find_least(blend: Blend) -> float | None:
