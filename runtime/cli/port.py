@@ -49,7 +49,8 @@ def port(
         verdict = "equal but for rounding" if found.is_close else "not the same"
         complain(
             f"{counted(found.steps, 'step')} of both from the same numbers: {verdict} "
-            f"(losses differ by at most {found.losses:.2g}, weights by {found.weights:.2g})"
+            f"(losses differ by at most {found.losses:.2g}, weights by {found.weights:.2g}, "
+            f"{found.share:.0%} of how far they move)"
         )
     if report is not None:
         agreement = (
@@ -59,6 +60,7 @@ def port(
                 "steps": made.agreement.steps,
                 "losses": made.agreement.losses,
                 "weights": made.agreement.weights,
+                "share": made.agreement.share,
             }
         )
         content = {"todos": list(made.todos), "questions": list(made.questions), "agreement": agreement}

@@ -29,6 +29,11 @@ from runtime.port.writing import Ported, Writer
 from runtime.state import Plain, State
 from runtime.step import Step, StepError
 
+_MOST = 0.01
+"""The part of the movement of a model by which steps that are the same may differ."""
+_ROUNDING = 16
+"""How many last bits of a weight some steps may round."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
@@ -39,12 +44,15 @@ class Agreement:
     """The greatest relative difference of a loss."""
     weights: float
     """The greatest difference of a parameter or buffer, relative to the greatest number of its tensor, from 1 up."""
+    share: float
+    """The greatest difference in a model but for rounding, as a part of how far its weights have moved at most."""
     dtype: str
 
     @property
     def is_close(self) -> bool:
-        """Return whether they differ by rounding alone."""
-        return max(self.losses, self.weights) <= (1e-8 if self.dtype == "float64" else 1e-4)
+        """Return whether they differ by rounding alone, and by little of what the weights have moved."""
+        is_small = max(self.losses, self.weights) <= (1e-8 if self.dtype == "float64" else 1e-4)
+        return is_small and self.share <= _MOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,15 +160,21 @@ def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
     numbers = next((found for at, found in tape.snapshots if at >= end), dict[int, Array]())
     arrays = {**step.state().arrays, **arrays}
     followers = {op.target(each) for each, op in spec.ops.items() if isinstance(op, EmaOp)}
-    weights = 0.0
+    weights = share = 0.0
     for own, other in ported.models.items():
+        apart, moved = 0.0, 0.0
         for number, inner in tape.models[other].tensors.items():
             meant = np.asarray(numbers[number], dtype="float64")
             found = np.asarray(arrays[f"models.{own}.{tape.models[other].prefix}{inner}"], dtype="float64")
             is_count = own in followers and numbers[number].dtype.kind in "iu"  # PyTorch averages these, too
             if meant.size and not is_count:
-                weights = max(weights, float(np.abs(found - meant).max() / max(1.0, np.abs(meant).max())))
-    return Agreement(steps=len(loop.iterations), losses=losses, weights=weights, dtype=dtype)
+                gap, size = float(np.abs(found - meant).max()), max(1.0, float(np.abs(meant).max()))
+                weights = max(weights, gap / size)
+                apart = max(apart, gap - _ROUNDING * float(np.finfo(dtype).eps) * size)
+                begun = tape.snapshots[0][1].get(number)
+                moved = max(moved, float(np.abs(meant - begun).max()) if begun is not None else np.inf)
+        share = max(share, apart / moved if moved else 0.0)
+    return Agreement(steps=len(loop.iterations), losses=losses, weights=weights, share=share, dtype=dtype)
 
 
 def _begin(state: State, loop: Loop, ported: Ported) -> State:

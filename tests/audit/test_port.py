@@ -377,6 +377,18 @@ def test_the_table_has_every_loop():
     assert equal == {name.replace("_", " ") for name in EQUAL}
 
 
+def test_a_difference_is_measured_by_how_far_weights_move(tmp_path):
+    torch.set_default_dtype(torch.float32)
+    hook = "[each.register_hook(lambda g: g.clamp(-1e-3, 1e-3)) for each in net.parameters()]\n"
+    made = port_text("optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)\n" + hook + PLAIN, tmp_path)
+    assert made.agreement is not None
+    assert max(made.agreement.losses, made.agreement.weights) < 1e-4  # of the numbers themselves
+    assert made.agreement.share > 0.5
+    assert "its steps are not those of the loop" in made.todos[0]
+    plain = port_text("optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)\n" + PLAIN, tmp_path)
+    assert plain.todos == ()
+
+
 def test_an_average_is_ported_though_the_program_let_go_of_it():
     made = port_alone(CASES / "sound_accumulation.py")
     assert "ema: {like: model}" in made.text
