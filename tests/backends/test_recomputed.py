@@ -195,6 +195,26 @@ def test_a_gradient_written_by_hand_that_reads_the_weight_again_must_be_declared
     np.testing.assert_allclose(np.asarray(step.tensors()["models.g.0.bias"]), wanted, rtol=1e-12)
 
 
+def test_a_class_that_shares_a_weight_with_one_that_is_checkpointed_recomputes_nothing():
+    from tests.conformance.users import make_models  # imports TensorFlow
+
+    spec = load("""
+graphspec: 1
+name: shared
+inputs: {x: {shape: [batch, 2]}}
+models:
+  coder: {class: "tests.conformance.users:Coder", args: {size: 2}}
+  reader: {class: "tests.conformance.users:Reader", args: {size: 2}, traits: {ties: [coder.weight]}}
+ops:
+  code: {forward: coder, inputs: x, checkpoint: true}
+  read: {forward: reader, inputs: code}
+  loss: {loss: mse, inputs: [read, x]}
+  step: {update: [coder, reader], loss: loss, optimizer: sgd}
+""")
+    step = build(compile_step(spec, "tensorflow"), device="cpu", dtype="float64", models=make_models(spec))
+    assert np.isfinite(float(step({"x": np.ones((3, 2))})["loss"]))
+
+
 def test_clones_of_weights_do_not_help_a_forward_that_reads_its_model_again():
     ops = """
   behind: {forward: d, inputs: x, after: step_d}

@@ -75,14 +75,13 @@ def _reread(differentiate: Callable[..., Any], recomputing: set[str], loaded: Lo
 
     So do `tf.custom_gradient`s that use a weight in their gradient.
     """
-    checkpoints = find_checkpoints(loaded.program)
-    models = {name: each for name, each in loaded.names["MODELS"].items() if name not in checkpoints}
-    owners = {
-        id(own.handle): name
-        for name, each in models.items()
-        for _, part, _ in named_variables(each)
-        for own in copies_of(part)
+    again = find_checkpoints(loaded.program) | {model.name for model in loaded.program.models if model.recomputes}
+    handled = {
+        name: [id(own.handle) for _, part, _ in named_variables(each) for own in copies_of(part)]
+        for name, each in loaded.names["MODELS"].items()
     }
+    expected = {each for name in again & handled.keys() for each in handled[name]}  # tied ones are others' as well
+    owners = {each: name for name, found in handled.items() for each in found if each not in expected}
 
     @functools.wraps(differentiate)
     def called(*args: Any, **kwargs: Any) -> Any:
