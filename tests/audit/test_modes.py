@@ -144,3 +144,16 @@ def test_an_attack_in_eval_mode_before_each_step_is_meant() -> None:
 
     report, _ = train(in_eval_mode, loss)
     assert "trained-in-eval-mode" not in [code for code, _ in shown(report)]
+
+
+def test_a_line_that_calls_a_normalized_critic_twice_accumulates_nothing() -> None:
+    torch.manual_seed(0)
+    critic = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 1))
+    opt = torch.optim.SGD(critic.parameters(), 0.1)
+    with audit() as audited:
+        for _ in range(3):
+            real, fake = torch.randn(8, 4), torch.randn(8, 4)
+            opt.zero_grad()
+            (torch.relu(1 - critic(real)).mean() + torch.relu(1 + critic(fake)).mean()).backward()
+            opt.step()
+    assert [each.code for each in audited.findings] == []

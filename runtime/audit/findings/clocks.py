@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
-from runtime.audit.trace import Backward, Forward, Mixture, Place, ScalerStep, Stored, Tick, Update, Write
+from runtime.audit.trace import Backward, Mixture, Place, ScalerStep, Stored, Tick, Update, Write
 
 
 def find_schedules(evidence: Evidence) -> Iterator[Finding]:
@@ -226,18 +226,21 @@ def find_trained_targets(evidence: Evidence) -> Iterator[Finding]:
 
 
 def find_state_per_forward(evidence: Evidence) -> Iterator[Finding]:
-    """Yield buffers, other than those of batch norms, that every forward of an accumulated step moves."""
+    """Yield buffers, other than those of batch norms, that every forward of an accumulated step moves.
+
+    Calls of one model for one backward, as for real and fake data on a line, are no parts of a batch.
+    """
     since: dict[int, list[Place]] = defaultdict(list)
-    forwards: dict[tuple[int, int], None] = {}
-    calls = 0
+    moved: dict[tuple[int, int], None] = {}
+    backwards = 0
     for event in evidence.trace.events:
         match event:
-            case Forward():
-                calls += 1
+            case Backward():
+                backwards += 1
             case Write(by="forward", tensor=tensor, place=place, operation=operation, frozen=""):
                 is_state = "batch_norm" not in operation and evidence.trace.tensors[tensor].floating
-                if is_state and (tensor, calls) not in forwards:
-                    forwards[tensor, calls] = None
+                if is_state and (tensor, backwards) not in moved:
+                    moved[tensor, backwards] = None
                     since[tensor].append(place)
             case Update():
                 for tensor, places in since.items():
