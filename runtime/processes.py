@@ -8,11 +8,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TypeVar, final
 
+from graphspec.diagnostics import SpecError
 from runtime.problems import problem
 
 T = TypeVar("T")
 LOST = "GS259"
 """The code of a process that has ended, or does not answer."""
+
+
+def lost_in_message(whom: str, found: str) -> SpecError:
+    """Return the error (GS259) of a collective in which others did not answer; ``found``: what the framework says."""
+    return _lose(f"{whom} did not answer: a process has ended, or hangs", found)
+
+
+def lost_in_silence(rank: int, count: int, ended: str) -> SpecError:
+    """Return the error (GS259) of a process that has ended without a word; ``ended``: by which signal or exit code."""
+    return _lose(f"rank {rank} of {count} has ended by {ended}")
+
+
+def _lose(message: str, *notes: str) -> SpecError:
+    help = "see what it has printed last; --resume continues the run from its newest checkpoint"
+    return problem(LOST, message, notes=notes, help=help)
 
 
 class Silent(Exception):

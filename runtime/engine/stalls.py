@@ -60,7 +60,7 @@ def find_lasting(blend: Blend) -> float | None:
 
 
 def _find_end(schedule: ScheduleDecl) -> float | None:
-    """Return the number at which a curve stays once it has ended; None of one that goes on, or is not known."""
+    """Return the number at which a curve stays once it has ended; None of one that does not end, or is not known."""
     if schedule.kind == "join":
         return _find_end(schedule.parts[-1])
     if schedule.kind == "piecewise":

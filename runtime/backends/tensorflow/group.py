@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, cast, final
 
 import numpy as np
 import tensorflow as tf
@@ -25,11 +25,10 @@ from graphspec.diagnostics import SpecError
 from runtime.backends.tensorflow.execution import ERRORS
 from runtime.interrupt import SIGNALS
 from runtime.problems import problem
-from runtime.processes import LOST, Processes, Silent
+from runtime.processes import Processes, Silent, lost_in_message, lost_in_silence
 from runtime.terminal import INTERRUPTED, PROBLEM, USAGE
 
 T = TypeVar("T")
-LOST_HELP = "see what it has printed last; --resume continues the run from its newest checkpoint"
 FAILED = "STEPGRAPH_FAILED"
 """The environment variable with the path of a file that the first process which fails makes."""
 PATIENCE = 10.0
@@ -64,7 +63,7 @@ class Workers(Processes):
 
     def share(self, make: Callable[[], T]) -> T:
         """Return on all processes what the first one makes."""
-        return self.gather(None if self.rank else make())[0]  # type: ignore[return-value]
+        return cast("T", self.gather(None if self.rank else make())[0])
 
     def gather(self, value: T) -> list[T]:
         """Return the values of all processes, by rank."""
@@ -135,8 +134,7 @@ def losing(whom: str) -> Generator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        message = f"{whom} did not answer: a process has ended, or hangs"
-        raise problem(LOST, message, notes=(f"TensorFlow: {ERRORS.clean(error)}",), help=LOST_HELP) from error
+        raise lost_in_message(whom, f"TensorFlow: {ERRORS.clean(error)}") from error
 
 
 def launch(count: int, arguments: Sequence[str]) -> int:
@@ -169,7 +167,7 @@ def launch(count: int, arguments: Sequence[str]) -> int:
     if any(codes) and not said:
         rank, code = next((rank, code) for rank, code in enumerate(codes) if code)
         ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        raise problem(LOST, f"rank {rank} of {count} has ended by {ended}", help=LOST_HELP)
+        raise lost_in_silence(rank, count, ended)
     return max(said, default=0)
 
 

@@ -28,7 +28,7 @@ from runtime.backends.torch.devices import choose_device
 from runtime.backends.torch.execution import ERRORS
 from runtime.interrupt import SIGNALS
 from runtime.problems import problem, quiet
-from runtime.processes import LOST, Processes, Silent
+from runtime.processes import LOST, Processes, Silent, lost_in_message, lost_in_silence
 from runtime.terminal import INTERRUPTED, PROBLEM, USAGE
 
 T = TypeVar("T")
@@ -36,7 +36,6 @@ FAILED = "failed"
 """The key under which the first process that fails writes its rank."""
 PATIENCE = 3.0
 """Seconds in which the others notice that one has left; who does not has ended itself, or hangs."""
-LOST_HELP = "see what it has printed last; --resume continues the run from its newest checkpoint"
 
 
 @final
@@ -165,8 +164,7 @@ def losing(whom: str) -> Generator[None]:
     try:
         yield
     except RuntimeError as error:
-        message = f"{whom} did not answer: a process has ended, or hangs"
-        raise problem(LOST, message, notes=(f"torch: {ERRORS.clean(error)}",), help=LOST_HELP) from error
+        raise lost_in_message(whom, f"torch: {ERRORS.clean(error)}") from error
 
 
 def launch(count: int, arguments: Sequence[str]) -> int:
@@ -195,7 +193,7 @@ def launch(count: int, arguments: Sequence[str]) -> int:
                 return PROBLEM
             if failure.exitcode not in (PROBLEM, USAGE, INTERRUPTED):
                 ended = failure.signal_name() if failure.exitcode < 0 else f"exit code {failure.exitcode}"
-                raise problem(LOST, f"rank {rank} of {count} has ended by {ended}", help=LOST_HELP) from None
+                raise lost_in_silence(rank, count, ended) from None
             return failure.exitcode
         except SignalException:
             return INTERRUPTED
