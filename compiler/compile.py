@@ -119,14 +119,17 @@ def compile_step(
     sink.report((*check_matrices(spec, shapes), *check_lazy(spec, program), *check_tables(spec, program)))
     sink.report((*check_reduced_tables(spec, program), *check_compressed(spec, program), *check_shards(spec, program)))
     sink.stop_on_errors()
+    graphs = {name: graph for each in modes.values() for name, graph in each.graphs.items()}
+    types = document.structure.types
+    of_parts = {name: types[of] for graph in graphs.values() for name, of in graph.wholes.items() if of in types}
     return Plan(
         spec=spec,
         program=program,
-        graphs={name: graph for each in modes.values() for name, graph in each.graphs.items()},
+        graphs=graphs,
         warnings=sink.in_order(),
         notes=find_notes(spec, document.models, find_counted(spec, "train", document.values, observed)),
         pace=known,
-        types=document.structure.types,
+        types={**of_parts, **types},
         pending=sort_diagnostics(left),
     )
 

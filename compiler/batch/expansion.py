@@ -38,11 +38,6 @@ def name_in(name: str, micro_batch: int) -> str:
     return f"{name}#{micro_batch}"
 
 
-def own(value: str, joined: Collection[str]) -> str:
-    """Return the name of what a replica has of a value: that of the spec, unless the whole has it."""
-    return f"{value}#own" if value in joined else value
-
-
 class Expansion(Struct, kw_only=True, dict=True):
     """The nodes of a mode under micro-batches, while they are made."""
 
@@ -62,6 +57,8 @@ class Expansion(Struct, kw_only=True, dict=True):
     """Shares that gradients differentiate."""
     joined: frozenset[str] = frozenset()
     """Values with a part of this replica and a whole."""
+    wholes: dict[str, str] = {}
+    """Value that is made of one of the spec, in parts or from parts -> that one."""
     late: frozenset[str] = frozenset()
     """Gradient sets that replicas add up after their window: nothing but the window uses them."""
 
@@ -82,7 +79,7 @@ class Expansion(Struct, kw_only=True, dict=True):
             self.copies[node.id] = tuple(self._copy(node, micro_batch) for micro_batch in self._micro_batches())
             if isinstance(node, Gradient) and node.output is not None:
                 # each sum right after its micro-batch, so that only two sets are alive
-                total, local = self._name(node.output, 1), own(node.output, self.joined)
+                total, local = self._name(node.output, 1), self._own(node.output)
                 for micro_batch in self._micro_batches()[1:]:
                     name = local if micro_batch == self.count else f"{node.output}#to{micro_batch}"
                     self._add(
@@ -122,7 +119,7 @@ class Expansion(Struct, kw_only=True, dict=True):
             self._combine(check, own_check.output, node.id)
             return
         if isinstance(node, TakeAccumulated) and node.output in self.joined:
-            local = own(node.output, self.joined)
+            local = self._own(node.output)
             self._add(replace(node, output=local))
             self._combine(reduce_set(node.output, local, node), local, node.id)
             return
@@ -144,7 +141,7 @@ class Expansion(Struct, kw_only=True, dict=True):
         if node.function.name == "all_gather":
             self._combine(_use_instead(node, local, axis=axis), local, node.id)
             return
-        mean, share = f"{output}#own", f"{output}#own.share"
+        mean, share = self._record(f"{output}#own", output), self._record(f"{output}#own.share", output)
         function = FunctionRef(name="mean", builtin=True)
         made = replace(_use_instead(node, local, axis=axis), id=mean, label=f"evaluate {mean}", outputs=(mean,))
         self._add_part(replace(made, function=function), node.id)
@@ -199,7 +196,16 @@ class Expansion(Struct, kw_only=True, dict=True):
 
     def _name(self, value: str, micro_batch: int) -> str:
         """Return the name of a value in a micro-batch; with one of them, that of the spec unless the whole has it."""
-        return name_in(value, micro_batch) if self.count > 1 else own(value, self.joined)
+        return self._record(name_in(value, micro_batch), value) if self.count > 1 else self._own(value)
+
+    def _own(self, value: str) -> str:
+        """Return the name of what a replica has of a value: that of the spec, unless the whole has it."""
+        return self._record(f"{value}#own", value) if value in self.joined else value
+
+    def _record(self, name: str, value: str) -> str:
+        """Record that a name is of what is made of a value of the spec, and return it."""
+        self.wholes[name] = value
+        return name
 
     def _number(self, micro_batch: int) -> int:
         """Return the number that the nodes of a micro-batch have: none, where there is one."""
@@ -247,8 +253,9 @@ class Expansion(Struct, kw_only=True, dict=True):
         the whole batch.
         """
         if self.is_replicated and self._is_local(value):
-            self._gather(value, value, f"{value}#all", None)
-            return f"{value}#all"
+            whole = self._record(f"{value}#all", value)
+            self._gather(value, value, whole, None)
+            return whole
         if not self._is_split(value):
             return value
         node = self.nodes[self.owners[value]]
@@ -265,7 +272,7 @@ class Expansion(Struct, kw_only=True, dict=True):
             share, name = self._share(value, micro_batch), self._name(value, micro_batch)
             is_apart = share != name and share not in self.shared
             if node.id in self.recorded and not is_apart:  # detached, so that the graph of the part can be freed
-                detached = f"{name}.kept"
+                detached = self._record(f"{name}.kept", value)
                 made = evaluate(
                     detached,
                     "stop",
@@ -281,7 +288,7 @@ class Expansion(Struct, kw_only=True, dict=True):
             kept.append(share)
         is_rows = self.analysis.of(value) is Placement.SHARDED
         function, options = ("concat", {"axis": self.analysis.axis(value)}) if is_rows else ("add", {})
-        local = own(value, self.joined)
+        local = self._own(value)
         if self.count > 1:
             made = evaluate(f"{value}#all", function, kept, (local,), like=node, options=options, constant=True)
             self._add(made, value)
@@ -322,14 +329,12 @@ class Expansion(Struct, kw_only=True, dict=True):
         node = self.nodes[self.owners[value]] if value in self.owners else None
         whole = value
         if self.is_replicated and not self._is_local(value):
-            whole, options = f"{value}#own", {"axis": self.analysis.axis(value)}
-            made = evaluate(
-                f"{value}#own", "own_rows", (value,), (whole,), like=node, op=value, options=options, constant=True
-            )
+            whole, options = self._record(f"{value}#own", value), {"axis": self.analysis.axis(value)}
+            made = evaluate(whole, "own_rows", (value,), (whole,), like=node, op=value, options=options, constant=True)
             self._add(made, value)
         if self.count == 1:
             return whole
-        outputs = tuple(name_in(value, micro_batch) for micro_batch in self._micro_batches())
+        outputs = tuple(self._record(name_in(value, micro_batch), value) for micro_batch in self._micro_batches())
         options = {"count": self.count, "axis": self.analysis.axis(value)}
         place = "" if node is not None else self.analysis.place(value)
         made = evaluate(
@@ -378,7 +383,8 @@ class Expansion(Struct, kw_only=True, dict=True):
 
     def _name_share(self, value: str, micro_batch: int, *, is_own: bool) -> str:
         """Return the name of a micro-batch's share of a value."""
-        return f"{self._name(value, micro_batch)}.{'own_share' if is_own else 'share'}"
+        name = f"{self._name(value, micro_batch)}.{'own_share' if is_own else 'share'}"
+        return self._record(name, value)
 
     def _share_terms(self, value: str, micro_batch: int, *, is_own: bool) -> str:
         """Return the share of a sum of means and sums: the same call on the shares of its terms."""

@@ -30,6 +30,8 @@ class SplitGraph(Struct, frozen=True, kw_only=True):
     """The nodes that run on a part of the batch."""
     results: Mapping[str, tuple[str, ...]]
     """Node of the unsplit graph -> what it provides there."""
+    wholes: Mapping[str, str]
+    """Value that is made of one of the unsplit graph, in parts or from parts -> that one."""
     merges: Mapping[str, Decision]
     """Decisions, by node that runs once although the step is split."""
     coupled: Mapping[str, str]
@@ -119,6 +121,7 @@ def split_graph(
         copies=expansion.copies,
         parts=frozenset(name for name, node in everything.items() if node.micro_batch or node.is_replica),
         results={name: node.provides for name, node in whole.everything.items()},
+        wholes=expansion.wholes,
         merges=merges,
         coupled=coupled,
         unshared=gathering.find_unshared(),

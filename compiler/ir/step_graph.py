@@ -116,6 +116,8 @@ class StepGraph(Struct, frozen=True, kw_only=True):
     problems: tuple[Diagnostic, ...] = ()
     states: frozenset[str] = frozenset()
     """The declared states; one among the outputs is returned as the step leaves it."""
+    wholes: Mapping[str, str] = {}
+    """Value that splitting the batch made of one of the spec, in parts or from parts -> that one."""
     datasets: tuple[str, ...] = ()
     """The data sets for whose batches the function is, where the spec names some."""
     spans: Mapping[str, Span | None] = {}

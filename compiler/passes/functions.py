@@ -177,4 +177,5 @@ def _split(
     copies = parts.find_firing(graph.nodes, outputs.values, absent)
     split = select_graph(parts.graph, graph.mode, copies, variant.fired, variant.gates, outputs)
     merges = tuple(decision for name, decision in parts.merges.items() if name in graph.nodes)
-    return run_passes(replace(split, decisions=merges, datasets=graph.datasets), ANALYSES, context, hook)
+    split = replace(split, decisions=merges, datasets=graph.datasets, wholes=parts.wholes)
+    return run_passes(split, ANALYSES, context, hook)

@@ -27,7 +27,7 @@ class CompiledStep(Struct, frozen=True, kw_only=True):
     pace: Pace = field(default_factory=Pace)
     """The lengths by which durations were converted to steps."""
     types: Mapping[str, TensorType] = {}
-    """The known shapes and dtypes, by value."""
+    """The known shapes and dtypes, by value; a part of a value has those of all of it."""
     pending: tuple[Diagnostic, ...] = ()
     """The parts that need a length that only a run knows. The plan leaves them out and cannot be built."""
 

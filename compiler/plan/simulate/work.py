@@ -116,10 +116,7 @@ def find_layer_works(plan: CompiledStep, forward: Forward) -> tuple[LayerWork, .
 
 def find_type(plan: CompiledStep, operand: object) -> TensorType:
     """Return the type of a value, that of all rows for what a process has of it."""
-    if not isinstance(operand, Ref):
-        return UNKNOWN
-    known = plan.types.get(operand.name)
-    return plan.types.get(operand.name.partition("#")[0], UNKNOWN) if known is None else known
+    return plan.types.get(operand.name, UNKNOWN) if isinstance(operand, Ref) else UNKNOWN
 
 
 def find_results(plan: CompiledStep, names: Iterable[str]) -> Work:
