@@ -47,6 +47,7 @@ class Meaning:
         self.inputs = {name: self._find_inputs(op) for name, op in spec.ops.items()}
         self._known = dict[str, bool]()
         self._made_from = dict[str, frozenset[str]]()
+        self._followed = dict[tuple[str, frozenset[str]], list[str]]()
         self.present = [name for name in spec.ops if self._is_present(name) or self._may_close(name)]
         self.sharing = {name: self._find_givers(name) for name in spec.ops}
         """By update: the updates whose gradients it adds to its own, for what both hold."""
@@ -85,11 +86,13 @@ class Meaning:
 
     def is_partial(self, name: str) -> bool:
         """Return whether there are data sets on which an op does not run, for itself or what it is made from."""
-        words = self._datasets
-        if not words:
-            return False
-        around = (name, *(other for other in self._origins(name) if other in self.ops))
-        return any(not self._is_on(one, dataset) for one in around for dataset in words)
+        return name in self._partial
+
+    @cached_property
+    def _partial(self) -> frozenset[str]:
+        """Return the ops that do not run on all data sets."""
+        narrow = {name for name in self.ops if any(not self._is_on(name, dataset) for dataset in self._datasets)}
+        return frozenset(name for name in self.ops if narrow and not narrow.isdisjoint({name, *self._origins(name)}))
 
     @cached_property
     def _datasets(self) -> set[str]:
@@ -136,7 +139,13 @@ class Meaning:
 
     def writes(self, name: str) -> frozenset[str]:
         """Return the cells that an op writes, slots and counters aside."""
-        op = self.ops[name]
+        return self._written[name]
+
+    @cached_property
+    def _written(self) -> Mapping[str, frozenset[str]]:
+        return {name: self._find_written(name, op) for name, op in self.ops.items()}
+
+    def _find_written(self, name: str, op: Op) -> frozenset[str]:
         match op:
             case UpdateOp():
                 return frozenset(self._holds(name) - self._left_to_others(name))
@@ -239,6 +248,12 @@ class Meaning:
 
     def find_followed(self, name: str, cells: set[str]) -> list[str]:
         """Return the writers that an average or copy comes after: in an iteration those in it, else no later ones."""
+        key = name, frozenset(cells)
+        if key not in self._followed:
+            self._followed[key] = self._find_followed(name, cells)
+        return self._followed[key]
+
+    def _find_followed(self, name: str, cells: set[str]) -> list[str]:
         writers = [other for other in self.ops if other not in (name, back_of(name)) and self.writes(other) & cells]
         mine = [part.name for part in self.ops[name].within if part.repeat]
         around = {other: [part.name for part in self.ops[other].within if part.repeat] for other in writers}
