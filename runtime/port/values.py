@@ -6,6 +6,7 @@ import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import NamedTuple, cast
 
 from runtime.audit.trace import NOWHERE, Place
@@ -370,6 +371,6 @@ def free_name(wanted: str, taken: set[str]) -> str:
     """Return a name like another that is not taken, and take it."""
     base = re.sub(r"\W+", "_", wanted).strip("_") or "value"
     base = f"_{base}" if base[0].isdigit() else f"{base}_" if keyword.iskeyword(base) else base
-    name = next(each for each in (base, *(f"{base}_{n}" for n in range(2, 10_000))) if each not in taken)
+    name = next(each for each in chain((base,), (f"{base}_{n}" for n in count(2))) if each not in taken)
     taken.add(name)
     return name
