@@ -41,7 +41,7 @@ from compiler.lower.terms import (
     make_optional,
 )
 from compiler.lower.transform import lower_transform, transform_node
-from compiler.lower.verdict import FILLED, bind, find_overflow, guard_of, verdict_of
+from compiler.lower.verdict import bind, find_overflow, guard_of, verdict_of
 from compiler.passes.presence import find_open
 from graphspec.declare.ops import CallOp, GradientOp, TransformOp, UpdateOp
 
@@ -183,7 +183,7 @@ class Windows:
         lazy = (value, share.count) if share and share.is_lazy else ()
         place, cell, output = self.context.place(self.name), _cell_of(window), f"{window}.collected"
         reads, writes = (Read(cell=cell, streaming=True),), (Write(cell=cell),)
-        filled = "" if self.guard == "none" else f"{window}{FILLED}"
+        filled = "" if self.guard == "none" else f"{window}.filled"
         self.filled += [filled] if filled else []
         take = TakeAccumulated(
             id=output,

@@ -21,6 +21,7 @@ from compiler.lower.verdict import (
     bind_update,
     check_final_gradients,
     check_gradients,
+    find_filled,
     find_update_verdicts,
 )
 from graphspec.declare.ops import UpdateOp
@@ -56,7 +57,7 @@ def lower_update(name: str, op: UpdateOp, context: LoweringContext) -> tuple[Ins
         chain, open_sets = (*chain, shared, *checks), context.find_open(sets, (shared,))
         verdicts = (*verdicts, *find_update_verdicts(checks))
     write = _lower_apply(name, op, sets, context, open_sets)
-    return (*chain, bind_update(write, op, verdicts, tuple(others), context.spec))
+    return (*chain, bind_update(write, op, verdicts, tuple(others), find_filled(chain), context.spec))
 
 
 def _lower_gradients(

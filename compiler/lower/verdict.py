@@ -34,7 +34,6 @@ SHOWING = frozenset(
     {"add", "sub", "add_sets", "sub_sets", "regularize", "clip_norm", "join", "fill", "require", "accumulated"}
 )
 """Transforms that never map non-finite gradients to finite ones."""
-FILLED = ".filled"
 """The suffix of the values that say whether a window holds anything."""
 
 
@@ -223,7 +222,12 @@ def find_filled(nodes: Iterable[Instruction]) -> tuple[str, ...]:
 
 
 def bind_update(
-    write: Instruction, op: UpdateOp, own: tuple[str, ...], others: tuple[str, ...], spec: GraphSpec
+    write: Instruction,
+    op: UpdateOp,
+    own: tuple[str, ...],
+    others: tuple[str, ...],
+    filled: tuple[str, ...],
+    spec: GraphSpec,
 ) -> Instruction:
     """Return the write of an update under its own verdicts, and those over what it shares with others.
 
@@ -233,7 +237,7 @@ def bind_update(
     overflow = find_overflow(op, spec)
     write = replace(write, uses=(*write.uses, *(Use(value=each, differentiable=False) for each in own)))
     if op.window > 1 and overflow == "apply":
-        own, others = tuple(each for each in own if each.endswith(FILLED)), ()
+        own, others = filled, ()
     if not own:
         return write
     bound = overflow if op.window == 1 else "own"

@@ -172,7 +172,7 @@ def _resolve(graph: StepGraph) -> Iterator[ResolveOverflow]:
             verdicts=verdicts,
             conditional=tuple(dict.fromkeys(_find_conditional(graph))),
             scaled=graph.scaled,
-            fatal=tuple((node.op, node.output) for node in checks if node.overflow == "error"),
+            fatal=tuple((node.op, node.key) for node in checks if node.overflow == "error"),
         )
 
 

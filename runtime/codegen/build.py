@@ -109,17 +109,16 @@ def _globals(context: EmitContext) -> Iterator[Global]:
         parts = [syntax.spread(syntax.name(names.parameters(model))) for model in models]
         every = syntax.listing(parts)
         yield Global(name=names.joint(models), value=syntax.call("once", every) if are_tied(models, program) else every)
-    for covers, model in needs.parts:
+    for covers, models in needs.parts:
         if are_tied(covers, program):
-            models = tuple(model.split())  # of models that share parameters there is one part for all
-            own = names.joint(models)
-            part: ast.expr = syntax.call("places", syntax.name(own), syntax.name(names.joint(covers)))
+            own, every = names.joint(models), names.joint(covers)
+            part: ast.expr = syntax.call("places", syntax.name(own), syntax.name(every))
         else:
             # A slice: the parts of the models before it are skipped.
             lengths = [syntax.call("len", syntax.name(names.parameters(each))) for each in covers]
-            index = covers.index(model)
+            index = covers.index(models[0])
             part = syntax.call("slice", _total(lengths[:index]), _total(lengths[: index + 1]))
-        yield Global(name=names.part(covers, model), value=part)
+        yield Global(name=names.part(covers, models), value=part)
     yield from sharing_globals(context)
     yield from scheduled_globals(context)
     yield from pattern_globals(context)

@@ -40,8 +40,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     taps: Mapping[str, tuple[str, ...]]
     joint: tuple[tuple[str, ...], ...]
     """Groups of models whose parameters are used as one list."""
-    parts: tuple[tuple[tuple[str, ...], str], ...]
-    """(models of a gradient set, one of them) where the slice of that one is used."""
+    parts: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+    """(models of a gradient set, one of them or all that share parameters) where the slice of these is used."""
     drawing: frozenset[str]
     """Models of a user's class that draw random numbers."""
     random: bool
@@ -76,12 +76,12 @@ def find_needs(program: Program) -> Needs:
     classes = frozenset(each.name for each in program.models if each.kind == "class")
     partial = classes.union(each.name for each in program.models if each.frozen)
     split = partial & differentiated & followed
-    parts: dict[tuple[tuple[str, ...], str], None] = {}
+    parts: dict[tuple[tuple[str, ...], tuple[str, ...]], None] = {}
     for part in (part for each in instructions if isinstance(each, Apply) for part in each.parts):
         if part.covers != part.models and not part.excluded and (part.may_miss or not part.is_divided):
             # Of models that share parameters there is one part for all of them.
-            whole = (" ".join(part.models),) if are_tied(part.models, program) else part.models
-            parts.update(((part.covers, model), None) for model in whole)
+            groups = (part.models,) if are_tied(part.models, program) else tuple((each,) for each in part.models)
+            parts.update(((part.covers, models), None) for models in groups)
     is_shared = program.parallel is not None and program.parallel.buffers != "local"
     functions = find_functions(program) if is_shared else ()
     shared = frozenset(model for each in functions for model in program.find_written_buffers(each))

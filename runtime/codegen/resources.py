@@ -329,9 +329,9 @@ class Names(Struct, frozen=True, kw_only=True):
         """Return the places, in two gradient sets, of the parameters that both have."""
         return self.table["common", " ".join((*models, "|", *others))]
 
-    def part(self, covers: tuple[str, ...], model: str) -> str:
-        """Return the slice of a model's gradients in a set over several models."""
-        return self.table["part", " ".join((*covers, model))]
+    def part(self, covers: tuple[str, ...], models: tuple[str, ...]) -> str:
+        """Return the slice of the gradients of a model, or of some that share parameters, in a set over several."""
+        return self.table["part", " ".join((*covers, "|", *models))]
 
     def scheduled(self, number: str) -> str:
         """Return the function that reads a number that follows a schedule."""
@@ -429,8 +429,9 @@ def _sets(instruction: Instruction) -> Iterator[NameRequest]:
             for part in instruction.parts:
                 if part.excluded or part.is_divided:
                     yield "own places", " ".join((*part.covers, "|", part.optimizer)), f"{part.optimizer}_places"
-                for model in (*part.models, " ".join(part.models)) if part.covers != part.models else ():
-                    yield "part", " ".join((*part.covers, model)), f"{model}_part"
+                groups = (*((each,) for each in part.models), part.models) if part.covers != part.models else ()
+                for models in groups:
+                    yield "part", " ".join((*part.covers, "|", *models)), "_".join((*models, "part"))
         case Transform(spans=(models, *others)):
             for each in others:
                 yield "common", " ".join((*models, "|", *each)), f"{instruction.op}_common"

@@ -228,7 +228,7 @@ class _Failure:
             gradients = zip(*(each or () for each in sets), strict=False)
             absent = [p for p, found in zip(parameters, gradients, strict=False) if all(g is None for g in found)]
             if absent:  # sets of some terms of a loss are not named in the document
-                named = self.op if values[0].startswith(f"{self.op}.") else values[0]
+                named = values[0] if values[0] in find_gradient_sets(self.spec) else self.op
                 yield named, self.framework.name_parameters(absent, {name: known[name] for name in models})
 
 

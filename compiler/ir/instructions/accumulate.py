@@ -268,7 +268,7 @@ class ResolveOverflow(Effect, frozen=True, kw_only=True):
     scaled: bool = False
     """There is a loss scale."""
     fatal: tuple[tuple[str, str], ...] = ()
-    """(op, verdict): the step fails where the verdict is not given."""
+    """(op, what is checked): the step fails where that is not finite."""
 
     FIELDS: ClassVar[Fields] = {
         "inputs": Names,

@@ -104,8 +104,8 @@ def check_lines(context: EmitContext) -> Iterator[Line]:
     """Yield the lines of ``step`` that end a run at gradients that are not allowed."""
     program = context.program
     fatal: dict[str, dict[str, None]] = {}
-    for op, verdict in (pair for each in find_resolved(program) for pair in each.fatal):
-        fatal.setdefault(op, {op: None})[verdict.removesuffix(".finite")] = None
+    for op, key in (pair for each in find_resolved(program) for pair in each.fatal):
+        fatal.setdefault(op, {op: None})[key] = None
     for keys in fatal.values():
         yield Line(statement=syntax.perform(syntax.call(f"{VERDICTS}.require", *map(syntax.constant, keys))))
     if program.loss_scale is not None and program.loss_scale.most_skips is not None:

@@ -79,14 +79,14 @@ def _taken(part: ApplyPart, scope: EmitScope) -> ast.expr:
     if part.covers == part.models:
         return gradients
     if are_tied(part.models, scope.program):
-        return _share(gradients, part, " ".join(part.models), scope)
-    shares = [_share(gradients, part, model, scope) for model in part.models]
+        return _share(gradients, part, part.models, scope)
+    shares = [_share(gradients, part, (model,), scope) for model in part.models]
     return shares[0] if len(shares) == 1 else syntax.sequence(syntax.spread(each) for each in shares)
 
 
-def _share(gradients: ast.expr, part: ApplyPart, model: str, scope: EmitScope) -> ast.expr:
-    """Return a model's gradients out of a set over several models."""
-    place = syntax.name(scope.names.part(part.covers, model))
+def _share(gradients: ast.expr, part: ApplyPart, models: tuple[str, ...], scope: EmitScope) -> ast.expr:
+    """Return the gradients of a model, or of some that share parameters, out of a set over several models."""
+    place = syntax.name(scope.names.part(part.covers, models))
     return (
         syntax.call("taken", gradients, place)
         if are_tied(part.covers, scope.program)

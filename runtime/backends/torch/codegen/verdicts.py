@@ -53,13 +53,13 @@ class Reading(Struct, frozen=True, kw_only=True):
 
     ``known``: the ids of the conditional writes of which the host knows whether they take place, with the last read
     ahead of each. ``final``: those after the last verdict. ``heard``: the ids of instructions that add to a window of
-    which the host knows, too, whether it takes that in.
+    which the host knows, too, whether it takes that in, with what was checked for it.
     """
 
     reads: Mapping[int, Read]
     known: Mapping[int, int]
     final: frozenset[int]
-    heard: frozenset[int]
+    heard: Mapping[int, tuple[str, ...]]
 
 
 def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading | None:
@@ -77,7 +77,8 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
     last = max(deciding, default=-1)
     wanted = {*resolve.verdicts}.union(*(find_verdicts(commits) for _, commits in resolve.conditional))
     reads, known, latest = dict[int, Read](), dict[int, int](), 0
-    heard, judged = set[int](), {each.output for each in instructions if isinstance(each, CheckFinite)}
+    heard = dict[int, tuple[str, ...]]()
+    judged = {each.output: each.key for each in instructions if isinstance(each, CheckFinite)}
     on_device, on_host = set[str](), set[str]()  # the verdicts that the device has, and those that the host has too
     early, windows = set[str](), dict[str, None]()  # what the host must hear of: optimizers stepped early, windows
     for at, each in enumerate(instructions):
@@ -101,8 +102,8 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
                 on_device.add(output)
             case TakeAccumulated(filled=filled) if filled:
                 on_device.add(filled)
-            case Accumulate(commits=(way,)) if _is_open(each) and judged & on_host >= {*way}:
-                heard.add(id(each))
+            case Accumulate(commits=(way,)) if _is_open(each) and judged.keys() & on_host >= {*way}:
+                heard[id(each)] = tuple(judged[verdict] for verdict in way)
             case Accumulate(window=window) if _is_open(each):
                 windows[window] = None
             case Apply() if is_write and not condition <= on_host:
@@ -112,7 +113,7 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
         if is_write and condition <= on_host:
             known[id(each)] = latest
     final = frozenset(id(each) for each in instructions[last + 1 :] if id(each) in known)
-    return Reading(reads=reads, known=known, final=final, heard=frozenset(heard))
+    return Reading(reads=reads, known=known, final=final, heard=heard)
 
 
 def _is_open(instruction: Instruction) -> bool:
@@ -154,7 +155,7 @@ def _decided(instruction: Instruction, code: tuple[Code, ...], scope: EmitScope,
         value = syntax.call("torch.where", commits, line.statement.value, held)
         return replace(line, statement=ast.Assign(targets=line.statement.targets, value=value)), *rest
     if isinstance(instruction, Accumulate) and id(instruction) in reading.heard:
-        keys = (syntax.constant(verdict.removesuffix(".finite")) for verdict in instruction.commits[0])
+        keys = map(syntax.constant, reading.heard[id(instruction)])
         window, given = scope.names.window(instruction.window), syntax.call(f"{VERDICTS}.gave", *keys)
         return *code, line_of(instruction, syntax.perform(syntax.call(f"{window}.settle", given)))
     if not (isinstance(instruction, Conditional) and instruction.commits):
