@@ -9,16 +9,8 @@ from difflib import get_close_matches
 from msgspec.structs import replace
 
 from compiler.batch.losses import find_counted
-from compiler.checks.effects import (
-    check_averaging,
-    check_backend,
-    check_dead,
-    check_durations,
-    check_returned,
-    check_terms,
-)
-from compiler.checks.replicas import check_compressed, check_reduced_tables, check_replicas, check_shards
-from compiler.checks.sparse import check_lazy, check_tables
+from compiler.checks import PROGRAM_CHECKS, SPEC_CHECKS
+from compiler.checks.effects import check_dead, check_durations, check_returned
 from compiler.declare import (
     declare_inputs,
     declare_loss_scale,
@@ -28,7 +20,6 @@ from compiler.declare import (
     declare_states,
 )
 from compiler.facts.models import Observations, describe_models
-from compiler.facts.parameters import check_matrices, check_patterns, find_known_names
 from compiler.ir.diagnose import DiagnosticSink
 from compiler.ir.hazard_table import TABLES
 from compiler.ir.program import Program
@@ -90,14 +81,7 @@ def compile_step(
     context = Context(
         spec=timed.spec, table=TABLES[backend], policy=POLICIES[order], pace=known, observed=observed, sink=sink
     )
-    sink.report(
-        (
-            *check_backend(spec, backend),
-            *check_replicas(spec, backend),
-            *check_terms(spec, backend),
-            *check_averaging(spec),
-        )
-    )
+    sink.report(problem for check in SPEC_CHECKS for problem in check(spec, backend))
     sink.stop_on_errors()
     document = run_passes(begin_document(context, describe_models(timed.spec, observed)), DOCUMENT, context)
     if document is None:
@@ -114,10 +98,7 @@ def compile_step(
     sink.stop_on_errors()
     program = _declare(document, tuple(modes.values()), context)
     program = replace(program, uncounted=tuple(each.message for each in left))
-    sink.report(check_patterns(spec, find_known_names(program.models)))
-    shapes = {model.name: {each.name: each.shape for each in model.parameters} for model in program.models}
-    sink.report((*check_matrices(spec, shapes), *check_lazy(spec, program), *check_tables(spec, program)))
-    sink.report((*check_reduced_tables(spec, program), *check_compressed(spec, program), *check_shards(spec, program)))
+    sink.report(problem for check in PROGRAM_CHECKS for problem in check(spec, program))
     sink.stop_on_errors()
     graphs = {name: graph for each in modes.values() for name, graph in each.graphs.items()}
     types = document.structure.types
