@@ -89,6 +89,25 @@ def student(steps):
     return SimpleNamespace(models=[net, teacher], optimizers=[opt], values=values)
 
 
+def inference(steps):
+    """Distil a teacher that moves its statistics and draws in inference mode."""
+    norm = nn.InstanceNorm1d(6, track_running_stats=True)
+    teacher = nn.Sequential(norm, nn.Flatten(), block(24, 8, 3), nn.RReLU(), nn.AlphaDropout(0.1))
+    net = nn.Linear(24, 3)
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    values = []
+    for _ in range(steps):
+        x = torch.randn(BATCH, 6, 4)
+        with torch.inference_mode():
+            goal = teacher(x)
+        loss = F.mse_loss(net(x.flatten(1)), goal.clone())
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        values += [loss.item(), F.dropout(goal, 0.2).sum().item()]
+    return SimpleNamespace(models=[net, teacher], optimizers=[opt], values=values)
+
+
 def scaled(steps):
     """Half precision with a loss scaler that skips its second step."""
     net = nn.Sequential(nn.Conv1d(3, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(16, 2))
@@ -189,6 +208,7 @@ LOOPS = {
     "gan-fused-stale": lambda steps: gan(steps, fused=True, keep_fake=True),
     "penalty": penalty,
     "student": student,
+    "inference": inference,
     "scaled": scaled,
     "closures": closures,
 }

@@ -13,6 +13,8 @@ from torch.optim.swa_utils import update_bn
 from torch.utils.checkpoint import checkpoint
 
 from runtime.audit import Report, audit
+from runtime.audit.findings.catalogue import level_of
+from runtime.audit.trace import Write
 
 STEPS = 3
 Between = Callable[[nn.Module, torch.Tensor], Any]
@@ -157,3 +159,63 @@ def test_a_line_that_calls_a_normalized_critic_twice_accumulates_nothing() -> No
             (torch.relu(1 - critic(real)).mean() + torch.relu(1 + critic(fake)).mean()).backward()
             opt.step()
     assert [each.code for each in audited.findings] == []
+
+
+@pytest.mark.parametrize("without_graph", [torch.no_grad, torch.inference_mode])
+def test_what_a_frozen_model_does_is_seen_in_inference_mode_too(without_graph: Callable[[], Any]) -> None:
+    torch.manual_seed(0)
+    net = nn.Linear(4, 4)
+    teacher = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5)).requires_grad_(False)
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    with audit() as audited:
+        for x in torch.randn(STEPS, 8, 4):
+            with without_graph():
+                goal = teacher(x)
+            opt.zero_grad()
+            (net(x) - goal.clone()).square().mean().backward()
+            opt.step()
+    assert shown(audited.report) == [("frozen-in-train-mode", 4 * STEPS)]
+    trace = audited.report.trace
+    assert {trace.tensors[each.tensor].name for each in trace.of(Write) if each.by == "forward"} == {
+        *(name for name, _ in teacher.named_buffers())
+    }
+
+
+def by_hand(weights: list[torch.Tensor], gradients: tuple[torch.Tensor, ...]) -> None:
+    for weight, gradient in zip(weights, gradients, strict=True):
+        weight.data -= 0.1 * gradient
+
+
+@torch.no_grad()
+def by_lists(weights: list[torch.Tensor], gradients: tuple[torch.Tensor, ...]) -> None:
+    torch._foreach_add_(weights, gradients, alpha=-0.1)
+
+
+def by_rebinding(weights: list[torch.Tensor], gradients: tuple[torch.Tensor, ...]) -> None:
+    for weight, gradient in zip(weights, gradients, strict=True):
+        weight.data = weight.data - 0.1 * gradient
+
+
+@pytest.mark.parametrize("step", [by_hand, by_lists, by_rebinding])
+def test_a_generator_that_code_of_the_program_steps_is_not_frozen(step: Callable[..., None]) -> None:
+    torch.manual_seed(0)
+    maker = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4))
+    critic = nn.Linear(4, 1)
+    before = [each.detach().clone() for each in maker.parameters()]
+    with audit() as audited:
+        for real, noise in zip(torch.randn(STEPS, 8, 4), torch.randn(STEPS, 8, 4), strict=True):
+            with torch.no_grad():
+                fake = maker(noise)
+            loss = critic(fake).mean() - critic(real).mean()
+            step([*critic.parameters()], torch.autograd.grad(loss, [*critic.parameters()]))
+            loss = -critic(maker(noise)).mean()
+            step([*maker.parameters()], torch.autograd.grad(loss, [*maker.parameters()]))
+    assert not all(map(torch.equal, before, maker.parameters()))
+    assert shown(audited.report) == []
+
+
+def test_where_nothing_is_updated_a_model_in_training_mode_is_asked_about() -> None:
+    net = nn.BatchNorm1d(4)
+    with audit() as audited, torch.no_grad():
+        net(torch.randn(8, 4))
+    assert [(each.code, level_of(each)) for each in audited.findings] == [("frozen-in-train-mode", "question")]

@@ -19,7 +19,7 @@ from tests.audit.port import BEGIN, DROPPED, END, PAGE, write_row
 from tests.audit.port import port as port_alone
 
 EQUAL = (
-    "accumulation", "amp_gan", "averaged_model", "dcgan", "ddpg", "dqn", "ema_with_buffers", "fine_tuning",
+    "accumulation", "amp_gan", "averaged_model", "byol_inference", "dcgan", "ddpg", "dqn", "ema_with_buffers", "fine_tuning",
     "gan_simultaneous", "generator_first", "multi_task", "sac", "sac_alpha_first", "sac_policy_first", "simsiam", "td3",
     "vq_vae", "weight_tying", "wgan_clamp", "wgan_gp",
 )  # fmt: skip

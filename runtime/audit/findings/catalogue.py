@@ -60,7 +60,7 @@ CODES: Mapping[str, Entry] = {
     "ema-partial": Entry("warning", "an average leaves out parameters of its source"),
     "target-trained": Entry("error", "an optimizer steps an average", ("question",)),
     "state-per-forward": Entry("warning", "state moves with every forward of a step"),
-    "frozen-in-train-mode": Entry("warning", "a frozen model drops units, or its statistics move"),
+    "frozen-in-train-mode": Entry("warning", "a frozen model drops units, or its statistics move", ("question",)),
     "trained-in-eval-mode": Entry("question", "a model is trained in eval mode"),
     "evaluated-in-train-mode": Entry("question", "a forward that trains nothing moves statistics"),
     "crossing-graph": Entry("error", "a value carries its graph from one step into the next", ("waste",)),

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from runtime.audit.gradients import Ledger, keep_ledger
 from runtime.audit.step_graph import Broken, find_broken
-from runtime.audit.trace import Backward, Place, Trace
+from runtime.audit.trace import Backward, Place, Trace, Write
 
 Level: TypeAlias = Literal["error", "warning", "question", "waste"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "question", "waste")
@@ -75,6 +75,17 @@ class Evidence:
             for part in update.event.parts:
                 found.setdefault(part.tensor, set()).add(update.event.optimizer)
         return {tensor: frozenset(names) for tensor, names in found.items()}
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """Return the parameters that code of the program writes after its first backward, as a step by hand does."""
+        found = set[int]()
+        begun = False
+        for event in self.trace.events:
+            begun = begun or isinstance(event, Backward)
+            if begun and isinstance(event, Write) and event.by == "code":
+                found.add(event.tensor)
+        return frozenset(each for each in found if self.trace.tensors[each].kind == "params")
 
     @cached_property
     def trained(self) -> frozenset[str]:

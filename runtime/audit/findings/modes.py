@@ -13,29 +13,36 @@ _DROPOUT = ("native_dropout", "bernoulli_", "bernoulli", "_fused_dropout", "rrel
 
 
 def find_frozen_in_train_mode(evidence: Evidence) -> Iterator[Finding]:
-    """Yield frozen models whose statistics move, or that drop units."""
+    """Yield frozen models whose statistics move, or that drop units.
+
+    Where the program ends before anything is updated, what it would train is not known.
+    """
     trace = evidence.trace
     targets = {target for target, _ in find_averages(evidence)}
-    stepped = {trace.tensors[tensor].label.rpartition(".")[0] for tensor in evidence.steppers}
+    moved = evidence.steppers.keys() | evidence.written
+    stepped = {trace.tensors[tensor].label.rpartition(".")[0] for tensor in moved}
+    trained = evidence.trained | {trace.model(tensor) for tensor in evidence.written}
     for event in trace.events:
         match event:
             case Write(by="forward", frozen=why, tensor=tensor, place=place) if why:
                 stored = trace.tensors[tensor]
                 layer, _, name = stored.label.rpartition(".")
-                is_trained = layer in stepped if why == "parameters" else stored.model in evidence.trained
+                is_trained = layer in stepped if why == "parameters" else stored.model in trained
                 if is_trained or _is_in(stored.model, targets) or stored.kind != "buffers":
                     continue
                 yield Finding(
                     code="frozen-in-train-mode",
                     place=place,
                     message=f"{layer} is not trained, but runs in training mode, and its {name} moves: call eval()",
+                    level=None if moved else "question",
                 )
             case Draw(frozen=True, model=model, place=place, operation=operation, backward=0):
-                if operation in _DROPOUT and model not in evidence.trained and not _is_in(model, targets):
+                if operation in _DROPOUT and model not in trained and not _is_in(model, targets):
                     yield Finding(
                         code="frozen-in-train-mode",
                         place=place,
                         message=f"{model} is not trained, but runs in training mode, and drops units: call eval()",
+                        level=None if moved else "question",
                     )
             case _:
                 pass

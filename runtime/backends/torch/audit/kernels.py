@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
+from torch._C import DispatchKey
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runtime.audit.trace import Draw, GradientChange, Place, StaleCast, Write
@@ -32,6 +33,8 @@ class _Facts(NamedTuple):
     casts: bool
     is_view: bool
     """It returns memory that it was given, and writes none."""
+    is_composite: bool
+    """It is made of other operations, for every device."""
 
 
 class Kernels(TorchDispatchMode):
@@ -56,6 +59,10 @@ class Kernels(TorchDispatchMode):
         if self._log.busy:
             return func(*args, **kwargs)
         facts = self._facts.get(func) or self._learn(func)
+        if facts.is_composite:
+            # Autograd takes these apart. In inference mode it is left out, and a norm would hide what it writes.
+            with self:
+                return func._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
         if self._log.calls or self._casts:
             self._note_reads(args)
         if facts.draws and self._log.layers:
@@ -86,7 +93,12 @@ class Kernels(TorchDispatchMode):
         )
         draws = torch.Tag.nondeterministic_seeded in func.tags
         is_view = not written and any(each.alias_info is not None for each in schema.returns)
-        self._facts[func] = facts = _Facts(name, written, name in _NORMS, draws, name == "_to_copy", is_view)
+        is_composite = _has_kernel(func, DispatchKey.CompositeImplicitAutograd) and not any(
+            _has_kernel(func, each) for each in (DispatchKey.CPU, DispatchKey.CUDA)
+        )
+        self._facts[func] = facts = _Facts(
+            name, written, name in _NORMS, draws, name == "_to_copy", is_view, is_composite
+        )
         return facts
 
     def _note_reads(self, args: Sequence[Any]) -> None:
@@ -201,6 +213,10 @@ class Kernels(TorchDispatchMode):
                 frozen=frozen,
             )
         )
+
+
+def _has_kernel(func: Any, key: DispatchKey) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key.name)
 
 
 def find_frozen(layer: nn.Module, model: nn.Module, recorded: bool) -> Literal["", "no_grad", "parameters"]:
