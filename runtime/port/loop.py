@@ -34,6 +34,8 @@ class Loop:
     tape: Tape
     iterations: tuple[Iteration, ...]
     fired: Mapping[str, tuple[Fired, ...]]
+    turns: Mapping[str, str]
+    """Of an optimizer that steps by several losses in turn: the names that its steps have here -> its own."""
     drawn: Literal["ops", "named inputs", "inputs"] = "ops"
     """What random numbers become: they stand in for data where nothing else has rows, first those with a variable."""
     has_rows: bool = True

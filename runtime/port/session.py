@@ -24,6 +24,7 @@ from runtime.audit.trace import Draw, Update
 from runtime.port.iterations import Iteration, find_fired, find_iterations
 from runtime.port.loop import Loop
 from runtime.port.tape import Array, Derived, Tape
+from runtime.port.turns import split_turns
 from runtime.port.values import TODO
 from runtime.port.writing import Ported, Writer
 from runtime.state import Plain, State
@@ -125,13 +126,14 @@ def _try(loop: Loop, name: str, iteration: Iteration) -> tuple[Agreement | None,
 
 def _find_loop(tape: Tape) -> Loop:
     """Return the loop without an iteration that the end of the recording cut off."""
+    tape, turns = split_turns(tape)
     iterations = find_iterations(tape)
     fired = find_fired(tape, iterations)
     if not any(fired.values()):
         raise NothingToPort("no optimizer took a step by the gradient of a recorded backward")
     last = max(each.iteration for fires in fired.values() for each in fires)
     whole = iterations[: last + 1]
-    return Loop(tape=tape, iterations=whole, fired={name: each for name, each in fired.items() if each})
+    return Loop(tape=tape, iterations=whole, fired={name: each for name, each in fired.items() if each}, turns=turns)
 
 
 def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:

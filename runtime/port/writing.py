@@ -161,7 +161,15 @@ class Writer:
         todos = [f"{lacking}: choose a rule" if lacking else ""]
         todos += ["its loss was not recorded: write it"] if loss[0] == TODO else []
         todos += ["the model that it steps was not seen to be called: write it"] if not models else []
-        fields["optimizer"] = rule
+        if optimizer not in self.loop.turns:
+            fields["optimizer"] = rule
+        if any(part.required and not part.has_gradient for each in fires for part in each.update.parts):
+            fields["missing"] = "skip"  # as PyTorch does
+            if optimizer in self.loop.turns and "betas" in steps[0].groups[0]:
+                todos.append(
+                    "PyTorch corrects the averages of a parameter by its own count of steps, a spec by one count"
+                )
+        todos.append(self._find_rare_term(optimizer))
         if any(
             isinstance(each, GradientChange) and each.change == "changed" and self._is_of(each, optimizer)
             for each in self.loop.tape.trace.events[self.iteration.first : self.iteration.last]
@@ -203,6 +211,18 @@ class Writer:
             note=note,
         )
 
+    def _find_rare_term(self, optimizer: str) -> str:
+        """Return what to do about a backward that only some steps of an optimizer apply, as of a lazy regularizer."""
+        fires = self.loop.fired[optimizer]
+        places = {event.site: event.place for each in fires for event in each.backwards}
+        for site, place in places.items():
+            steps = [index for index, each in enumerate(fires, 1) if any(site == one.site for one in each.backwards)]
+            if len(steps) < len(fires) and not any(len(each.gathered) > 1 for each in fires):
+                shown = ", ".join(map(str, steps))
+                part = f"the backward of {place} is a part of its steps {shown} of {len(fires)} alone"
+                return f"{part}: see `every` of a term"
+        return ""
+
     def _note_weights(self) -> None:
         """Ask what lines are for that write or compute with weights, and that are part of nothing that is written."""
         trace, begun = self.loop.tape.trace, self.loop.iterations[0].backwards[0].start
@@ -233,10 +253,10 @@ class Writer:
     def _find_groups(self, model: Model) -> tuple[list[dict[str, object]], str]:
         """Return the groups of a model in the language, and what cannot be said of them."""
         loop, own = self.loop, {number: name for number, name in model.tensors.items() if number in self._parameters}
-        steppers = [name for name, models in loop.trained.items() if model.name in models and name in loop.fired]
+        steppers = self._find_steppers(model)
         if not steppers:
             return [], ""
-        if len(steppers) > 1:
+        if len({loop.turns.get(name, name) for name in steppers}) > 1:
             return [], f"{' and '.join(steppers)} step parts of it: make these models of their own"
         steps = loop.steps[steppers[0]][0]
         moving = loop.moving.get(steppers[0], frozenset())
@@ -259,6 +279,9 @@ class Writer:
             todo = todo or ("its groups have other options: see `groups`" if changed - {"lr", "weight_decay"} else "")
             found += [{"match": write_pattern(members, names), **fields}] if fields else []
         return found, todo
+
+    def _find_steppers(self, model: Model) -> list[str]:
+        return [name for name, each in self.loop.trained.items() if model.name in each and name in self.loop.fired]
 
     @cached_property
     def _parameters(self) -> set[int]:
@@ -372,6 +395,9 @@ class Writer:
                 todo = f"{lacking_layer}write its arguments under `args`, or a function that returns it"
             elif model.arguments:
                 fields["args"] = dict(model.arguments)
+        steps = [self.loop.steps[name][0] for name in self._find_steppers(model) if name in self.loop.turns]
+        if steps:  # its updates share the state of one optimizer
+            fields["optimizer"] = describe_rule(steps[0].rule, steps[0].groups[0])[0]
         groups, lacking = self._find_groups(model)
         if groups:
             fields["groups"] = groups[0] if len(groups) == 1 else groups

@@ -19,8 +19,8 @@ from tests.audit.port import BEGIN, DROPPED, END, PAGE, write_row
 from tests.audit.port import port as port_alone
 
 EQUAL = (
-    "accumulation", "amp_gan", "averaged_model", "byol_inference", "dcgan", "ddpg", "dqn", "ema_with_buffers", "fine_tuning",
-    "gan_simultaneous", "generator_first", "multi_task", "sac", "sac_alpha_first", "sac_policy_first", "simsiam", "td3",
+    "accumulation", "amp_gan", "averaged_model", "byol_inference", "dcgan", "ddpg", "dqn", "ema_with_buffers",
+    "fine_tuning", "gan_simultaneous", "generator_first", "multi_task", "sac", "sac_alpha_first", "sac_policy_first", "simsiam", "td3",
     "vq_vae", "weight_tying", "wgan_clamp", "wgan_gp",
 )  # fmt: skip
 """Loops that are ported without edits."""
@@ -150,6 +150,21 @@ for i in range(4):
     optimizer.step()
     slow.step()
 """
+RARE = """\
+        optimizer.zero_grad()
+        slope.square().sum(1).mean().backward()
+        optimizer.step()
+"""
+LAZY = f"""
+for i in range(6):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+    if i % 2 == 0:
+        x = x.clone().requires_grad_()
+        slope, = torch.autograd.grad(net(x).sum(), x, create_graph=True)
+{RARE}"""
 FOLDED = """
 for i in range(4):
     x, y = data[i * 8 : i * 8 + 8], data[i * 4 : i * 4 + 4].view(24)
@@ -270,6 +285,39 @@ def test_what_the_language_lacks_is_left_to_the_author_with_its_line(tmp_path):
     made = port_text(FUNCTIONS.replace("out = net(x)", "out = net(x).erf()"), tmp_path)
     assert any("erf is not in the language" in each for each in made.todos)
     assert "TODO train.py:13: erf is not in the language" in made.text
+
+
+def test_an_optimizer_that_steps_by_two_losses_in_turn_has_two_updates(tmp_path):
+    made = port_text(LAZY, tmp_path, steps=6)
+    assert made.todos == ()
+    assert made.agreement is not None, made.problem
+    assert made.agreement.steps >= 4
+    assert max(made.agreement.losses, made.agreement.weights) <= 1e-12, made.text
+    for each in (
+        "{linear: 3}], optimizer: {name: sgd, lr: 0.1, momentum: 0.9}}",
+        'step: {update: net, loss: "cross_entropy(net_out, y)"}',
+        'step_2: {update: net, loss: "mean(sum(square(slope), axis=1))", missing: skip, every: 2}',
+        "net_out_2: {forward: net, inputs: x, after: step}",
+    ):
+        assert each in made.text
+
+
+def test_a_backward_that_only_some_steps_apply_is_named_with_its_line(tmp_path):
+    made = port_text(
+        LAZY.replace("    optimizer.step()\n    if", "    if").replace(
+            RARE, RARE.splitlines()[1] + "\n    optimizer.step()\n"
+        ),
+        tmp_path,
+    )
+    rare = "the backward of train.py:18 is a part of its steps 1, 3 of 3 alone: see `every` of a term"
+    assert made.todos[1:] == (f"train.py:19: {rare}",)
+
+
+def test_a_parameter_that_a_rare_step_leaves_out_has_another_count_of_steps(tmp_path):
+    made = port_text("optimizer = torch.optim.Adam(net.parameters())\n" + LAZY, tmp_path, steps=6)
+    assert [each.partition(": ")[2][:38] for each in made.todos[1:]] == ["PyTorch corrects the averages of a par"]
+    assert made.agreement is not None
+    assert made.agreement.weights > 1e-6
 
 
 def test_a_difference_is_said_first(tmp_path):
