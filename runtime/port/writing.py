@@ -241,6 +241,9 @@ class Writer:
                 continue
             if entry.place in known or entry.function.strip("_").removeprefix("r") not in _MIXING:
                 continue
+            following = next(iter(trace.events[entry.position : entry.position + 1]), None)
+            if isinstance(following, Write) and following.place in averaged:
+                continue
             given = find_refs((*entry.args, *entry.options.values()))
             tensors = (self._source(each) for each in given)
             models = {self.loop.owners[each] for each in tensors if each is not None and each in self.loop.owners}

@@ -20,7 +20,8 @@ from tests.audit.port import port as port_alone
 
 EQUAL = (
     "accumulation", "amp_gan", "averaged_model", "byol_inference", "dcgan", "ddpg", "dqn", "ema_with_buffers",
-    "fine_tuning", "gan_simultaneous", "generator_first", "multi_task", "sac", "sac_alpha_first", "sac_policy_first", "simsiam", "td3",
+    "fine_tuning", "gan_simultaneous", "generator_first", "multi_task", "sac", "sac_alpha_first", "sac_policy_first",
+    "simsiam", "td3",
     "vq_vae", "weight_tying", "wgan_clamp", "wgan_gp",
 )  # fmt: skip
 """Loops that are ported without edits."""
@@ -102,6 +103,26 @@ for i in range(4):
     optimizer.zero_grad()
     (one - other).square().mean().backward()
     optimizer.step()
+"""
+WRAPPED = """
+import copy
+class Average(nn.Module):
+    def __init__(self, model, decay):
+        super().__init__()
+        self.module, self.decay = copy.deepcopy(model).eval(), decay
+    def _update(self, model, function):
+        with torch.no_grad():
+            for mine, its in zip(self.module.state_dict().values(), model.state_dict().values()):
+                mine.copy_(function(mine, its))
+    def update(self, model):
+        self._update(model, lambda mine, its: self.decay * mine + (1.0 - self.decay) * its)
+slow = Average(net, 0.9)
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+    slow.update(net)
 """
 PLAIN = """
 for i in range(4):
@@ -242,6 +263,7 @@ def test_averages_that_nothing_calls_are_ported(name, averages, capsys):
                 "lr: {schedule: piecewise, at: {0: 0.1, 1: 0.05, 3: 0.025}}",
             ],
         ),
+        (WRAPPED, ["slow: {like: net}", "{ema: net, into: slow, decay: 0.9}"]),
         (MOMENTUM, ["other: {forward: keys, inputs: ", "{ema: net, into: keys, decay: 0.9}"]),
         (
             FROZEN,
@@ -266,6 +288,7 @@ def test_averages_that_nothing_calls_are_ported(name, averages, capsys):
         "accumulated",
         "every second step",
         "distilled",
+        "average in a module",
         "average before the step",
         "frozen",
         "function",
@@ -285,6 +308,10 @@ def test_what_the_language_lacks_is_left_to_the_author_with_its_line(tmp_path):
     made = port_text(FUNCTIONS.replace("out = net(x)", "out = net(x).erf()"), tmp_path)
     assert any("erf is not in the language" in each for each in made.todos)
     assert "TODO train.py:13: erf is not in the language" in made.text
+
+
+def test_a_copy_in_a_module_raises_no_question(tmp_path):
+    assert port_text(WRAPPED, tmp_path).questions == ()
 
 
 def test_an_optimizer_that_steps_by_two_losses_in_turn_has_two_updates(tmp_path):

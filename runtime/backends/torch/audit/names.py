@@ -15,6 +15,9 @@ from torch import nn
 from runtime.backends.torch.audit.places import frames, variables_of
 from runtime.backends.torch.audit.tensors import Cell, Cells
 
+_OWN = ("self", "cls")
+"""What methods call their object, which has a better name further out."""
+
 
 def find_name(wanted: object) -> str:
     """Return the variable, attribute or item that the user's frames know an object by, empty where none does."""
@@ -22,12 +25,12 @@ def find_name(wanted: object) -> str:
         variables = variables_of(frame)
         for scope in (variables, frame.f_globals):
             for name, value in list(scope.items()):
-                if value is wanted and not name.startswith("_"):
+                if value is wanted and not name.startswith("_") and name not in _OWN:
                     return name
         for name, value in variables.items():
             inner = next((part for part, each in _parts(value) if each is wanted), None)
             if inner is not None:
-                return inner.lstrip(".") if name in ("self", "cls") else f"{name}{inner}"
+                return inner.lstrip(".") if name in _OWN else f"{name}{inner}"
     return ""
 
 

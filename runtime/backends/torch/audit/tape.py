@@ -286,7 +286,13 @@ class Taping:
             own = (numbers.get(id(each)) for each in root.parameters())
             name = next((trace.tensors[number].model for number in own if number in moved), "")
             if name and name not in self._modules:
-                self._modules[name] = _describe_module(root)
+                self._modules[name] = _describe_module(_find_copy(root, [each for each, _ in self._modules.values()]))
+
+
+def _find_copy(root: nn.Module, models: Sequence[nn.Module]) -> nn.Module:
+    """Return the part of a module that is built as a model is: an average of one often holds its copy."""
+    known = {(type(each), tuple(each.state_dict())) for each in models}
+    return next((each for each in root.modules() if (type(each), tuple(each.state_dict())) in known), root)
 
 
 _DROPPING = (nn.modules.dropout._DropoutNd, nn.RReLU)
