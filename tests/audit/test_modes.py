@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -211,6 +212,25 @@ def test_a_generator_that_code_of_the_program_steps_is_not_frozen(step: Callable
             loss = -critic(maker(noise)).mean()
             step([*maker.parameters()], torch.autograd.grad(loss, [*maker.parameters()]))
     assert not all(map(torch.equal, before, maker.parameters()))
+    assert shown(audited.report) == []
+
+
+def test_a_target_that_is_given_other_parameters_is_not_frozen() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    slow = copy.deepcopy(net).requires_grad_(False)
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    with audit() as audited:
+        for x in torch.randn(STEPS, 8, 4):
+            with torch.no_grad():
+                goal = slow(x)
+            opt.zero_grad()
+            (net(x + 0.1) - goal).square().mean().backward()
+            opt.step()
+            for mine, its in zip(slow, net, strict=True):
+                for name, weight in its.named_parameters():
+                    mean = 0.9 * mine.get_parameter(name) + 0.1 * weight.detach()
+                    setattr(mine, name, nn.Parameter(mean, requires_grad=False))
     assert shown(audited.report) == []
 
 

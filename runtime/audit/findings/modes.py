@@ -21,7 +21,7 @@ def find_frozen_in_train_mode(evidence: Evidence) -> Iterator[Finding]:
     targets = {target for target, _ in find_averages(evidence)}
     moved = evidence.steppers.keys() | evidence.written
     stepped = {trace.tensors[tensor].label.rpartition(".")[0] for tensor in moved}
-    trained = evidence.trained | {trace.model(tensor) for tensor in evidence.written}
+    trained = evidence.trained | {trace.model(tensor) for tensor in evidence.written} | _find_replaced(evidence)
     for event in trace.events:
         match event:
             case Write(by="forward", frozen=why, tensor=tensor, place=place) if why:
@@ -118,6 +118,18 @@ def find_evaluated_in_train_mode(evidence: Evidence) -> Iterator[Finding]:
                 )
             case _:
                 pass
+
+
+def _find_replaced(evidence: Evidence) -> set[str]:
+    """Return the models that the program gives other parameters between their calls."""
+    seen: dict[str, set[int]] = defaultdict(set)
+    found = set[str]()
+    for event in evidence.trace.of(Forward):
+        own = {tensor for tensor, _ in event.versions if evidence.trace.tensors[tensor].kind == "params"}
+        if seen[event.model] and own - seen[event.model]:
+            found.add(event.model)
+        seen[event.model] |= own
+    return found
 
 
 def _is_in(model: str, targets: set[str]) -> bool:
