@@ -66,6 +66,26 @@ def test_the_report_says_the_share() -> None:
     assert all(each.share is None for each in report.findings if each.code != "lost-grad")
 
 
+def test_the_share_of_first_layers_that_no_optimizer_has_is_what_freezing_them_saves() -> None:
+    def tune(*, freeze: bool):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 1))
+        net[:4].requires_grad_(not freeze)
+        opt = torch.optim.SGD(net[4].parameters(), 0.1)
+        with audit() as audited:
+            for _ in range(STEPS):
+                opt.zero_grad()
+                net(torch.randn(8, 4)).square().mean().backward()
+                opt.step()
+        return audited.report
+
+    wasteful, frugal = tune(freeze=False), tune(freeze=True)
+    (found,) = wasteful.of("waste")
+    assert (found.code, frugal.of("waste")) == ("untrained", ())
+    assert found.share is not None
+    assert found.share * wasteful.trace.seconds == pytest.approx(wasteful.trace.seconds - frugal.trace.seconds)
+
+
 def test_models_that_lose_their_gradients_at_one_line_are_one_finding() -> None:
     torch.manual_seed(0)
     encoder, first, second = nn.Linear(4, 6), nn.Linear(6, 2), nn.Linear(6, 2)

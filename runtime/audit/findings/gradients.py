@@ -332,12 +332,12 @@ def find_lost(evidence: Evidence) -> Iterator[Finding]:
             message=f"this backward computes gradients of {names} that are {fate}{advice}",
             others=(Other("zeroed at", ended.place),) if ended is not None else (),
             times=len({share.backward.number for share in shares if share.backward is not None}),
-            share=_find_time_share(evidence, shares),
+            share=find_time_share(evidence, shares),
             level="warning" if is_whole and ended is not None else None,
         )
 
 
-def _find_time_share(evidence: Evidence, shares: Iterable[Share]) -> float | None:
+def find_time_share(evidence: Evidence, shares: Iterable[Share]) -> float | None:
     """Return the part of the program's time in which its backwards serve some gradients alone; None if not measured."""
     tensors: dict[int, set[int]] = defaultdict(set)
     for share in shares:

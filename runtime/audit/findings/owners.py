@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
+from runtime.audit.findings.gradients import find_time_share
 from runtime.audit.trace import Backward, Forward, Place, Update
 
 
@@ -81,11 +82,13 @@ def find_orphans(evidence: Evidence) -> Iterator[Finding]:
         labels = [evidence.trace.tensors[tensor].label for tensor in sorted(tensors)]
         shown = ", ".join(labels[:3]) + (" and others" if len(labels) > 3 else "")
         steps = [each.event.place for each in evidence.ledger.updates]
+        shares = [share for share in evidence.ledger.shares if share.tensor in tensors]
         yield Finding(
             code="untrained",
             place=first[min(tensors)],
             message=f"{shown} get gradients here, but no optimizer has them",
             others=(Other("stepped without them at", steps[0]),),
+            share=find_time_share(evidence, shares) if is_first else None,
             level="waste" if is_first else "warning",
         )
 
