@@ -16,7 +16,9 @@ from torch.optim import lr_scheduler
 from torch.optim.optimizer import _global_optimizer_pre_hooks
 
 from runtime.audit import audit
+from tests.audit.labels import scripts
 from tests.audit.loops import LOOPS, WRITES, stale
+from tests.audit.mutants import read_edits
 
 
 def run(loop):
@@ -45,6 +47,66 @@ def test_a_loop_leaves_bit_for_bit_what_it_leaves_without_an_audit(name):
     assert all(map(same, plain, audited))
     assert values == audited_values
     assert torch.equal(state, audited_state)
+
+
+def leave(source, path, capsys, context):
+    """Run a script; return all numbers that its variables hold, what it prints, its error, and the random state."""
+    names, error = {"__name__": "__main__", "__file__": str(path)}, ""
+    with torch.random.fork_rng(), warnings.catch_warnings(), context:
+        warnings.simplefilter("ignore")
+        torch.manual_seed(7)
+        try:
+            exec(compile(source, str(path), "exec"), names)
+        except Exception as problem:
+            error = f"{type(problem).__name__}: {problem}"
+        state = torch.get_rng_state()
+    left = [value for name, value in names.items() if not name.startswith("__")]
+    return [*numbers(left)], capsys.readouterr(), error, state
+
+
+def numbers(values):
+    """Yield the tensors and numbers that values hold, gradients and the state of optimizers included."""
+    for value in values:
+        match value:
+            case nn.Module():
+                yield from numbers([value.state_dict(), [each.grad for each in value.parameters()]])
+            case torch.Tensor():
+                yield value.detach().to_dense()
+            case bool() | int() | float():
+                yield torch.tensor(value)
+            case dict():
+                yield from numbers(value.values())
+            case list() | tuple():
+                yield from numbers(value)
+            case type():
+                pass
+            case _ if hasattr(value, "state_dict"):
+                yield from numbers([value.state_dict()])
+
+
+UNSET = "h68_fused_momentum_on_skip"
+"""Its optimizer ends with memory that was never given a value: two plain runs differ, too."""
+SCRIPTS = {
+    each.stem: each.read_text(encoding="utf-8") for each in [*scripts("sound_"), *scripts("h")] if each.stem != UNSET
+}
+MUTANTS = {f"{number}-{each.script}": each.source() for number, each in enumerate(read_edits(), 1)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.sample(14)) for name in SCRIPTS),
+        *(pytest.param(name, marks=pytest.mark.long) for name in MUTANTS),
+    ],
+)
+def test_a_script_leaves_bit_for_bit_what_it_leaves_without_an_audit(name, tmp_path, capsys):
+    source = {**SCRIPTS, **MUTANTS}[name]
+    plain, printed, error, state = leave(source, tmp_path / "train.py", capsys, nullcontext())
+    audited, printed_too, error_too, state_too = leave(source, tmp_path / "train.py", capsys, audit())
+    assert (printed, error) == (printed_too, error_too)
+    assert torch.equal(state, state_too)
+    assert len(plain) == len(audited) > 0
+    assert all(map(same, plain, audited))
 
 
 @pytest.mark.parametrize("write", WRITES)
