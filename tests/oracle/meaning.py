@@ -6,6 +6,7 @@ Everything is computed by transitive closure and counting over the ops of a spec
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from functools import cached_property
 
 from graphspec.declare.graph import GraphSpec
@@ -140,6 +141,13 @@ class Meaning:
     def writes(self, name: str) -> frozenset[str]:
         """Return the cells that an op writes, slots and counters aside."""
         return self._written[name]
+
+    def forget_writes(self) -> Meaning:
+        """Return a copy that finds anew what ops write: they may be changed, to call averages of their models."""
+        found = copy(self)
+        found._followed = {}
+        found.__dict__.pop("_written", None)
+        return found
 
     @cached_property
     def _written(self) -> Mapping[str, frozenset[str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from operator import is_
 
 from graphspec.declare.base import Declaration
@@ -22,7 +21,7 @@ def settle(meaning: Meaning, steps: int, clocks: Clocks, standins: Mapping[str, 
 
     ``standins``: averages that every forward of their models calls, whether as in training or not.
     """
-    found = copy(meaning)
+    found = meaning.forget_writes()
     counts = {"steps": steps, "samples": steps * clocks.pace.rows, "epochs": steps // clocks.pace.epoch}
     found.ops = {name: _call(_settle(op, counts), standins) for name, op in meaning.ops.items()}
     spec = meaning.spec
