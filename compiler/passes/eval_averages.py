@@ -43,14 +43,19 @@ def find_all_eval_averages(spec: GraphSpec) -> Iterator[EvalAverage]:
             yield EvalAverage(op=name, model=op.ema, target=op.target(name))
 
 
-def check_number(spec: GraphSpec, mode: Mode, patterns: Sized, averages: Sequence[EvalAverage]) -> Iterator[Diagnostic]:
-    """Yield GS061 where a mode would need too many functions: one for every set of ops, and of averages in use."""
-    total = len(patterns) * 2 ** len(averages)
-    if total > MOST_FUNCTIONS:
-        used = f", {2 ** len(averages):,} sets of averages in use" if averages else ""
+def check_number(
+    spec: GraphSpec, mode: Mode, patterns: Sized, bound: int, averages: Sequence[EvalAverage]
+) -> Iterator[Diagnostic]:
+    """Yield GS061 where a mode would need too many functions: one for every set of ops, and of averages in use.
+
+    ``bound`` is how many sets of ops there can be; ``patterns`` are all, or enough of them to be too many.
+    """
+    uses = 2 ** len(averages)
+    if len(patterns) * uses > MOST_FUNCTIONS:
+        used = f", {uses:,} sets of averages in use" if averages else ""
         message = (
-            f"mode '{mode}' would need {total:,} functions, at most {MOST_FUNCTIONS} are made: there are "
-            f"{len(patterns):,} sets of ops that fire together{used}"
+            f"mode '{mode}' would need up to {bound * uses:,} functions, at most {MOST_FUNCTIONS} are made: up to "
+            f"{bound:,} sets of ops fire together{used}"
         )
         help = "give fewer ops their own clocks or choices; evaluate averages with separate forwards, without `use`"
         span = spec.span("ops", averages[0].op, "use") if averages else spec.span("ops", key=True)

@@ -20,12 +20,19 @@ from compiler.passes.activate import Outputs, find_absent_problems, find_firing
 from compiler.passes.assemble import assemble
 from compiler.passes.datasets import DatasetActivity, check_numbers
 from compiler.passes.document import Context, Document, lower_mode
-from compiler.passes.eval_averages import check_draws, check_number, find_eval_averages, find_uses, map_models
+from compiler.passes.eval_averages import (
+    MOST_FUNCTIONS,
+    check_draws,
+    check_number,
+    find_eval_averages,
+    find_uses,
+    map_models,
+)
 from compiler.passes.freeze import find_freeze_gates, find_frozen
 from compiler.passes.pipeline import ANALYSES, CHECKS, SCHEDULING, Hook, run_passes
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.select import runs_in, select_graph
-from compiler.timing.firing_sets import enumerate_datasets, enumerate_patterns
+from compiler.timing.firing_sets import bound_sets, enumerate_datasets, enumerate_patterns
 from compiler.timing.gates import keep_firing
 from compiler.timing.phases import find_phase_gates, map_cells
 from graphspec.analysis.datasets import UNNAMED
@@ -60,11 +67,12 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     whole, averages = lower_mode(document, mode, context), find_eval_averages(spec, mode)
     phases, freezes = find_phase_gates(spec, mode, whole.nodes, pace), find_freeze_gates(spec, mode, whole.nodes, pace)
     activity = DatasetActivity.of(spec, mode, whole.nodes, (*phases, *freezes), pace.epoch)
-    patterns = _find_patterns(activity, context)
+    patterns = _find_patterns(activity, MOST_FUNCTIONS // 2 ** len(averages), context)
     kept = keep_firing(activity.gates, (fired for _, fired in patterns), activity.anywhere)
     gates = (*kept, *(Gate(op=average.op, clock="averaged") for average in averages))
-    problems = tuple(check_number(spec, mode, patterns, averages))
-    idle = tuple(check_idle(spec, activity.gates, kept)) if mode == "train" else ()
+    bound = bound_sets(activity.gates) * len(activity.always)
+    problems = tuple(check_number(spec, mode, patterns, bound, averages))
+    idle = tuple(check_idle(spec, activity.gates, kept)) if mode == "train" and not problems else ()
     context.sink.report((*problems, *idle))
     graphs: list[StepGraph] = []
     # Once these are fixed other ops may fire: none is reported as one that never does.
@@ -93,8 +101,8 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     )
 
 
-def _find_patterns(activity: DatasetActivity, context: Context) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return every pattern of gates with a data set that it is met on.
+def _find_patterns(activity: DatasetActivity, most: int, context: Context) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return every pattern of gates with a data set that it is met on; of more than ``most`` one more than that.
 
     Just that of all gates open where they never repeat in a reasonable time, or too much is drawn.
     """
@@ -104,8 +112,8 @@ def _find_patterns(activity: DatasetActivity, context: Context) -> tuple[tuple[s
         return tuple((dataset, frozenset(gate.op for gate in activity.gates)) for dataset in activity.outputs)
     try:
         if activity.are_named:
-            return enumerate_datasets(activity.gates, activity.always, activity.undecided)
-        patterns = enumerate_patterns(activity.gates, activity.always[UNNAMED], activity.undecided)
+            return enumerate_datasets(activity.gates, activity.always, activity.undecided, most)
+        patterns = enumerate_patterns(activity.gates, activity.always[UNNAMED], activity.undecided, most)
         return tuple((UNNAMED, fired) for fired in patterns)
     except ValueError as error:
         # Alternatives and groups that are frozen for some time have gates, too, but nothing that recurs.

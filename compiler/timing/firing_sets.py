@@ -7,21 +7,25 @@ The walk is complete by construction:
   all counts that are possible before a step, and takes every turn from each of them: each data set, each way in
   which the undecided gates can be due (as soon as they can have counted enough), and each alternative that can be
   drawn. So a firing set is missed only if its step is never walked.
-- Every step is walked, in order, unless the walk is in a round that it has made before. The steps are cut into
-  stretches at every start, after every end, where an undecided gate can first be due or over, and before and after the
-  last step of every epoch. Within a stretch, what happens depends on the step only by its remainder (modulo the least
-  common multiple of the intervals) and on the possible counts. When both come back, everything from there on repeats
-  until the stretch ends, so the rest of it brings nothing new, and the counts at its end are those at the same place of
-  an earlier round.
+- Every step is walked, in order, from every count that has not been there before at such a step. The steps are cut
+  into stretches at every start, after every end, where an undecided gate can first be due or over, and before and after
+  the last step of every epoch. Within a stretch, what happens depends on the step only by its remainder (modulo the
+  least common multiple of the intervals) and on the counts. Each count is taken on by itself, so one that has been
+  possible at a step of the same remainder brings nothing new. In a stretch without an end it is left out.
+- A stretch with an end is crossed for the counts at that end, too. Once those of an early step are all possible again,
+  at a step of the same remainder, every later step has at least the counts of the one as many steps before, and only
+  those that it has besides are taken on (:meth:`_Walk._grow`). They are possible again, since counts turn round: the
+  same turn, taken often enough, brings each back.
 - The same holds one level up for whole epochs between two starts or ends: an epoch depends on the remainder of its
   first step and on the possible counts before it.
-- Remainders and counts are finite, so both levels come back to where they were, and the walk ends.
+- Remainders and counts are finite, so the walk ends, and each count is taken on once for each remainder.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import product
 from typing import TypeAlias
 
@@ -32,42 +36,55 @@ from compiler.ir.program import Gate
 from compiler.timing.bounds import Bounds
 from compiler.timing.gates import (
     LONGEST_PERIOD,
-    count_on,
+    counts_now,
+    ends_epoch,
     find_breaks,
     find_draws,
     find_period,
     find_sharing,
     fire,
+    is_due,
 )
 
 States: TypeAlias = frozenset[tuple[int, ...]]
 """All counts that are possible before a step: of each counting gate, in their order."""
+Move: TypeAlias = Callable[[int, States], States]
+"""What steps, from the given one on, make of the possible counts."""
 NOTHING: frozenset[str] = frozenset()
 
 
+class _EnoughError(Exception):
+    """More sets were found than asked for."""
+
+
 def enumerate_patterns(
-    gates: Sequence[Gate], always: frozenset[str], undecided: frozenset[str] = NOTHING
+    gates: Sequence[Gate], always: frozenset[str], undecided: frozenset[str] = NOTHING, most: float = math.inf
 ) -> tuple[frozenset[str], ...]:
     """Return every set of gated ops that fires in some step, in the order of first appearance.
 
     ``always`` are the ops that fire in every step. No clock determines when an ``undecided`` gate is due: it may be due
-    or not in every step that counts for it. Raises ValueError with the period where it is longer than LONGEST_PERIOD.
+    or not in every step that counts for it. Where there are more than ``most`` sets, those met first are returned, one
+    more than that. Raises ValueError with the period where it is longer than LONGEST_PERIOD.
     """
-    return tuple(fired for _, fired in enumerate_datasets(gates, {"": always}, undecided))
+    return tuple(fired for _, fired in enumerate_datasets(gates, {"": always}, undecided, most))
 
 
 def enumerate_datasets(
-    gates: Sequence[Gate], always: Mapping[str, frozenset[str]], undecided: frozenset[str] = NOTHING
+    gates: Sequence[Gate],
+    always: Mapping[str, frozenset[str]],
+    undecided: frozenset[str] = NOTHING,
+    most: float = math.inf,
 ) -> tuple[tuple[str, frozenset[str]], ...]:
     """Return every set of gated ops that fires in some step on a batch of some data set, in any order of data sets.
 
     ``always``: by data set, the ops that fire in every step on a batch of it. Otherwise as
     :func:`enumerate_patterns`.
     """
-    walk = _Walk.of(gates, always, undecided)
+    walk = _Walk.of(gates, always, undecided, most)
     states = walk.start
-    for begin, end in _cut(1, None, walk.breaks):
-        states = walk.cross(begin, end, states)
+    with suppress(_EnoughError):
+        for begin, end in _cut(1, None, walk.breaks):
+            states = walk.cross(begin, end, states)
     return tuple(walk.seen)
 
 
@@ -106,9 +123,12 @@ class _Walk(Struct, frozen=True, kw_only=True):
     """The gates whose counts decide when they are due: of iterations that count together the first."""
     sharing: Mapping[str, tuple[Gate, ...]]
     """The gates that count with each of these, where there are some."""
-    turns: tuple[tuple[str, frozenset[str], Mapping[str, bool], Mapping[str, float]], ...]
-    """What a step can be: the data set of its batch, the ops that fire on all of it, which undecided gates are due, and
-    what is drawn."""
+    always: Mapping[str, frozenset[str]]
+    """By data set of a batch, the ops that fire on all of it."""
+    together: tuple[tuple[str, ...], ...]
+    """The undecided gates, those together that are due together."""
+    draws: tuple[Mapping[str, float], ...]
+    """What can be drawn."""
     period: int
     """The least common multiple of the intervals of gates on the clock ``steps``."""
     epoch: int | None
@@ -117,10 +137,18 @@ class _Walk(Struct, frozen=True, kw_only=True):
     """The first step in which an undecided gate can be due."""
     closes: Mapping[str, int]
     """The first step in which an undecided gate can be over; from ``opens`` to there it is due."""
+    most: float
+    """With how many sets it goes on; it ends with the next."""
     seen: dict[tuple[str, frozenset[str]], None] = {}
 
     @classmethod
-    def of(cls, gates: Sequence[Gate], always: Mapping[str, frozenset[str]], undecided: Container[str]) -> _Walk:
+    def of(
+        cls,
+        gates: Sequence[Gate],
+        always: Mapping[str, frozenset[str]],
+        undecided: Container[str],
+        most: float = math.inf,
+    ) -> _Walk:
         """Return a walk that has not begun; raise ValueError where the clocks take too long to repeat."""
         decided = [gate for gate in gates if gate.op not in undecided]
         period = find_period(decided)
@@ -132,19 +160,19 @@ class _Walk(Struct, frozen=True, kw_only=True):
         for gate in gates:
             if gate.op in undecided:
                 alike.setdefault(replace(gate, op=gate.counts_with and gate.op), []).append(gate.op)
-        choices = (zip(alike.values(), chosen, strict=True) for chosen in product((True, False), repeat=len(alike)))
-        ways = [{op: is_due for ops, is_due in choice for op in ops} for choice in choices]
         drawn = find_draws(gates)
-        draws = [dict(zip(drawn, numbers, strict=True)) for numbers in product(*drawn.values())]
         bounds, unsure = Bounds.of(gates), [gate for gate in gates if gate.op in undecided]
         return cls(
             gates=gates,
             counted=tuple(gate for gate in decided if gate.clock == "writes" and not gate.counts_with),
             sharing=find_sharing(decided),
-            turns=tuple((*place, due, each) for place in always.items() for due in ways for each in draws),
+            always=always,
+            together=tuple(map(tuple, alike.values())),
+            draws=tuple(dict(zip(drawn, numbers, strict=True)) for numbers in product(*drawn.values())),
             period=math.lcm(*(gate.every for gate in gates if gate.clock == "steps")),
             epoch=next((gate.epoch for gate in gates if gate.epoch is not None), None),
             opens={gate.op: bounds.opens(gate) for gate in unsure},
+            most=most,
             closes={
                 gate.op: bounds.closes(gate) for gate in unsure if gate.last and gate.first is None and gate.every == 1
             },
@@ -187,56 +215,91 @@ class _Walk(Struct, frozen=True, kw_only=True):
 
     def _cross_stretch(self, begin: int, end: int | None, states: States) -> States:
         """Walk through steps that differ in nothing but their remainder."""
-        return self._repeat(None if end is None else end - begin, 1, begin, states, self._take)
+        known: dict[tuple[int, tuple[int, ...]], States] = {}
+        ending = [ends_epoch(gate, begin) for gate in self.counted]  # the last step of an epoch is a stretch
 
-    def _repeat(
-        self, count: int | None, length: int, begin: int, states: States, move: Callable[[int, States], States]
-    ) -> States:
-        """Make as many moves of a length as asked for (None: forever), and each round of them only once."""
-        met: dict[tuple[int, States], int] = {}
-        trail: list[States] = []
-        while count is None or len(trail) < count:
-            key = (begin + len(trail) * length) % self.period, states
-            if key in met:
-                first = met[key]
-                return states if count is None else trail[first + (count - first) % (len(trail) - first)]
-            met[key] = len(trail)
-            trail.append(states)
-            states = move(begin + (len(trail) - 1) * length, states)
-        return states
+        def take(step: int, states: States) -> States:
+            """Take a step from all possible counts."""
+            after: set[tuple[int, ...]] = set()
+            for counts in sorted(states):
+                key = step % self.period, tuple(map(self._reduce, self.counted, counts))
+                if key not in known:
+                    known[key] = self._take(step, counts)
+                for more in known[key]:
+                    each = zip(self.counted, counts, more, ending, strict=True)
+                    after.add(tuple(0 if ends else (count + new) % gate.every for gate, count, new, ends in each))
+            return frozenset(after)
 
-    def _take(self, step: int, states: States) -> States:
-        """Take a step in every turn from all possible counts; return those after it, and note what fired."""
-        turns = [turn for turn in self.turns if self._is_possible(turn[2], step)]
-        if not self.counted:  # intervals may be long
-            self.seen.update(
-                {
-                    (dataset, fire(self.gates, step, {}, free, dataset, due, draws)): None
-                    for dataset, free, due, draws in turns
-                }
-            )
-            return states
-        after: set[tuple[int, ...]] = set()
-        for before in sorted(states):
-            counts = {gate.op: count for gate, count in zip(self.counted, before, strict=True)}
-            for dataset, free, due, draws in turns:
-                fired = fire(self.gates, step, counts, free, dataset, due, draws)
-                self.seen.setdefault((dataset, fired))
-                now = fired | free
-                after.add(
-                    tuple(
-                        count_on(gate, counts[gate.op], step, now, dataset, self.sharing.get(gate.op, ()))
-                        for gate in self.counted
-                    )
-                )
-        return frozenset(after)
+        return self._repeat(None if end is None else end - begin, 1, begin, states, take)
 
-    def _is_possible(self, due: Mapping[str, bool], step: int) -> bool:
-        """Return whether some undecided gates can be due in a step, and the others not."""
-        return all(
-            step >= self.opens[op] if is_due else step < self.opens[op] or step >= self.closes.get(op, 1)
-            for op, is_due in due.items()
-        )
+    def _reduce(self, gate: Gate, count: int) -> int:
+        """Return what of a count decides what fires: all of it where iterations count on from it."""
+        return count if gate.op in self.sharing else 2 * is_due(gate, count) + (count > 0)
+
+    def _repeat(self, count: int | None, length: int, begin: int, states: States, move: Move) -> States:
+        """Make as many moves of a length as asked for (None: forever), each from every count only once."""
+        if count is None:
+            return self._exhaust(length, begin, states, move)
+        trail = [states]
+        while len(trail) <= count:
+            made = len(trail) - 1
+            # Counts of another run may be too large at first; after a move they are such as return.
+            if made > 1 and (made - 1) * length % self.period == 0 and trail[1] <= trail[made]:
+                return self._grow(count, length, begin, trail, move)
+            trail.append(move(begin + made * length, trail[made]))
+        return trail[count]
+
+    def _grow(self, count: int, length: int, begin: int, trail: Sequence[States], move: Move) -> States:
+        """Make moves up to a number of them, where the counts after the last have all that there were after the first.
+
+        From there on they only grow from round to round, and only what is new in a round is taken on.
+        """
+        made, phases = len(trail) - 1, [set(states) for states in trail[1:-1]]
+        fresh: States = trail[made] - trail[1]
+        while fresh:
+            phases[(made - 1) % len(phases)] |= fresh
+            if made == count:
+                break
+            fresh = move(begin + made * length, fresh) - phases[made % len(phases)]
+            made += 1
+        return frozenset(phases[(count - 1) % len(phases)])
+
+    def _exhaust(self, length: int, begin: int, states: States, move: Move) -> States:
+        """Make moves of a length as long as they bring something new; return what is left, which is nothing."""
+        met: dict[int, set[tuple[int, ...]]] = {}
+        while True:
+            known = met.setdefault(begin % self.period, set())
+            states -= known
+            if not states:
+                return states
+            known |= states
+            states = move(begin, states)
+            begin += length
+
+    def _take(self, step: int, before: tuple[int, ...]) -> States:
+        """Take a step in every turn from some counts; return what each can add to them, and note what fired."""
+        counts = {gate.op: count for gate, count in zip(self.counted, before, strict=True)}
+        added: set[tuple[int, ...]] = set()
+        for dataset, free, due, draws in self._find_turns(step):
+            fired = fire(self.gates, step, counts, free, dataset, due, draws)
+            self.seen.setdefault((dataset, fired))
+            if len(self.seen) > self.most:
+                raise _EnoughError
+            now = fired | free
+            alike = ((gate, *self.sharing.get(gate.op, ())) for gate in self.counted)
+            added.add(tuple(sum(counts_now(gate, step, now, dataset) for gate in gates) for gates in alike))
+        return frozenset(added)
+
+    def _find_turns(self, step: int) -> Iterator[tuple[str, frozenset[str], Mapping[str, bool], Mapping[str, float]]]:
+        """Yield what a step can be: a data set, what fires on all of it, which undecided gates are due, and draws."""
+        opens, closes = self.opens, self.closes
+        can_be = [step >= opens[op] for op, *_ in self.together]
+        need_not = [step < opens[op] or step >= closes.get(op, 1) for op, *_ in self.together]
+        options = [[True] * can + [False] * need for can, need in zip(can_be, need_not, strict=True)]
+        for dataset, free in self.always.items():
+            for chosen in product(*options):  # there may be more than there is time for
+                due = {op: is_due for ops, is_due in zip(self.together, chosen, strict=True) for op in ops}
+                yield from ((dataset, free, due, draws) for draws in self.draws)
 
 
 def bound_sets(gates: Sequence[Gate]) -> int:

@@ -9,8 +9,9 @@ import pytest
 from compiler import Pace, Plan, compile_step
 from compiler.ir.program import Gate
 from compiler.passes.activate import find_undecided
-from compiler.timing.firing_sets import enumerate_patterns
-from compiler.timing.gates import find_period, fire, sort_gates
+from compiler.timing import firing_sets
+from compiler.timing.firing_sets import enumerate_patterns, find_counts
+from compiler.timing.gates import count_on, find_period, fire, sort_gates
 from graphspec import SpecError, load
 from tests.compiler.conftest import codes, compiled, problems, program
 
@@ -244,6 +245,56 @@ def test_the_enumerated_sets_are_those_of_a_step_by_step_simulation(seed):
             count += 1
         seen.setdefault(frozenset(now))
     assert list(enumerate_patterns(sort_gates(gates, ()), frozenset())) == list(seen)
+
+
+def drawn(fast: int, slow: int, *others: Gate) -> tuple[Gate, ...]:
+    """Return the gates of an update that half of all steps take, and of two averages that count it."""
+    follows = (("half",),)
+    averages = [Gate(op="fast", clock="writes", every=fast, follows=follows)]
+    averages.append(Gate(op="slow", clock="writes", every=slow, follows=follows))
+    return (Gate(op="half", draw="d", high=0.5), Gate(op="other", draw="d", low=0.5), *others, *averages)
+
+
+@pytest.mark.parametrize("span", [(None, None), (3000, None), (70, 50_000)])
+def test_each_count_of_what_is_drawn_is_taken_on_once(monkeypatch, span):
+    taken: list[int] = []
+    monkeypatch.setattr(
+        firing_sets, "fire", lambda gates, step, *rest: (taken.append(step), fire(gates, step, *rest))[1]
+    )
+    start, until = span
+    found = enumerate_patterns(drawn(89, 97, Gate(op="now", every=7, start=start, until=until)), frozenset())
+    chosen = [{"other"}, *({"half", *more} for more in ((), ("fast",), ("slow",), ("fast", "slow")))]
+    assert set(found) == {frozenset((*each, *more)) for each in chosen for more in ((), ("now",))}
+    assert len(taken) < 1000  # 89 * 97 counts, in 7 places of a round, fire in few ways
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_counts_of_what_is_drawn_are_those_of_every_way_to_draw(seed):
+    random = Random(seed)
+    moment = {"start": random.randint(1, 40), "until": random.randint(41, 80)}
+    gates = drawn(random.randint(2, 7), random.randint(2, 7), Gate(op="now", every=random.randint(1, 3), **moment))
+    gates = (*gates, Gate(op="twice", clock="writes", every=random.randint(1, 4), follows=(("now",),)))
+    counting, states = gates[-3:], {(0, 0, 0)}
+    steps = random.randint(0, 200)
+    for step in range(1, steps + 1):
+        after = set()
+        for state in states:
+            counts = {gate.op: count for gate, count in zip(counting, state, strict=True)}
+            for number in (0.0, 0.5):
+                fired = fire(gates, step, counts, frozenset(), draws={"d": number})
+                after.add(tuple(count_on(gate, counts[gate.op], step, fired) for gate in counting))
+        states = after
+    found = find_counts(gates, {"": frozenset()}, frozenset(), steps)
+    assert {tuple(each.values()) for each in found} == states
+
+
+def test_too_many_functions_are_not_enumerated(monkeypatch):
+    monkeypatch.setattr("compiler.passes.functions.MOST_FUNCTIONS", 4)
+    monkeypatch.setattr("compiler.passes.eval_averages.MOST_FUNCTIONS", 4)
+    clocks = "".join(f"  e{n}: {{ema: a, decay: 0.5, every: {n}}}\n" for n in (2, 3, 5, 7, 11))
+    found = problems(TWO.replace("CLOCK_A", "every: 1").replace("CLOCK_B", "every: 1") + clocks)
+    assert [each.code for each in found] == ["GS061"]
+    assert "up to 32 functions, at most 4" in found[0].message
 
 
 def test_gates_that_count_what_may_be_held_are_due_in_any_step_that_counts():
