@@ -13,17 +13,31 @@ import numpy as np
 
 _CUTOFF = 1e-12
 """Singular values of the normalized Gram matrix below this are rounding."""
+_GRID = 20_000
+"""At about how many times profiles are compared: among more writes, a single one hardly counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """How much the weights at a time t in (0, length] count in a power average: (gamma + 1) t^gamma / length^(gamma+1).
 
-    ``length`` is the number of writes that the average has counted. Sums over steps are this integral over (i-1, i].
+    ``length`` is the number of writes that the average has counted; its share of one is this integral over (i-1, i]. An
+    average of every k-th write gives each the share of those that it passed over, too.
     """
 
     length: int
     gamma: float
+    every: int = 1
+
+    @property
+    def ends(self) -> np.ndarray:
+        """Return the writes that were taken, behind 0."""
+        return np.append(0, np.arange(self.length, 0, -self.every)[::-1])
+
+    def accumulate(self, times: np.ndarray) -> np.ndarray:
+        """Return the share of all writes up to some times, those that were passed over spread evenly."""
+        ends = self.ends
+        return np.interp(times, ends, (ends / self.length) ** (self.gamma + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +47,7 @@ class Fit:
     weights: tuple[float, ...]
     """The weight of each; they sum to 1."""
     error: float
-    """The norm of the difference to the wanted profile, as a share of the norm of that profile (L2 over time)."""
+    """The norm of the difference to the wanted profile, as a share of the norm of that profile (L2 over writes)."""
 
     @property
     def amplification(self) -> float:
@@ -44,7 +58,8 @@ class Fit:
 def fit_profile(stored: Sequence[Profile], wanted: Profile) -> Fit:
     """Return the least squares fit of a profile by stored ones, with weights that sum to 1.
 
-    The inner product of two profiles with S <= T is (a+1)(b+1) (S/T)^b / ((a+b+1) T), b the gamma of the longer one.
+    It is that of the integrals, as published; its error is that of the shares that writes have. The inner product of
+    two profiles with S <= T is (a+1)(b+1) (S/T)^b / ((a+b+1) T), b the gamma of the longer one.
     """
     every = (*stored, wanted)
     length, gamma = (np.array([getattr(each, name) for each in every], float) for name in ("length", "gamma"))
@@ -59,7 +74,16 @@ def fit_profile(stored: Sequence[Profile], wanted: Profile) -> Fit:
     found = np.linalg.lstsq(scaled[:-1, :-1], scaled[:-1, -1], rcond=_CUTOFF)[0]
     weights = found / norms[:-1]
     weights /= weights.sum()
-    # The difference is taken first and then squared, so that a small error is not one of rounding.
-    difference = np.append(weights * norms[:-1], -norms[-1]) / norms[-1]
-    error = math.sqrt(max(0.0, float(difference @ scaled @ difference)))
-    return Fit(tuple(map(float, weights)), error)
+    return Fit(tuple(map(float, weights)), _measure_error(stored, weights, wanted))
+
+
+def _measure_error(stored: Sequence[Profile], weights: np.ndarray, wanted: Profile) -> float:
+    """Return how far the shares of writes in a combination are from those that are wanted."""
+    by_length = sorted((*stored, wanted), key=lambda each: each.length)
+    longest = {(each.every, each.length % each.every): each for each in by_length}  # others end at writes of these
+    times = np.unique(np.concatenate([each.ends for each in longest.values()]))
+    times = np.unique(np.append(times[:: 1 + len(times) // _GRID], times[-1]))
+    expected = np.diff(wanted.accumulate(times))
+    found = sum(weight * np.diff(each.accumulate(times)) for each, weight in zip(stored, weights, strict=True))
+    width = np.sqrt(np.diff(times))
+    return float(np.linalg.norm((found - expected) / width) / np.linalg.norm(expected / width))

@@ -120,11 +120,10 @@ def _reconstruct(
         help = "let it train until they have been taken"
         raise problem(CODE, f"no checkpoint holds a number of {', '.join(blends)} yet", help=help)
     profiles = [profile for _, _, profile in stored]
-    length = max(profile.length for profile in profiles)
     gamma = find_gamma(sigma_rel)
-    fit = fit_profile(profiles, Profile(length, gamma))
+    fit = fit_profile(profiles, _want(profiles, gamma))
     if fit.error > WORST:
-        raise _refuse_width(sigma_rel, fit, profiles, length)
+        raise _refuse_width(sigma_rel, fit, profiles)
     blend = blends[max(stored, key=lambda each: each[2].length)[0]]  # the others may have stopped before
     buffers = run.step.buffers(blend.source)
     own = _tensors_of(run.step.state().arrays, blend.target)
@@ -198,15 +197,20 @@ def _find_stored(store: Store, steps: Iterable[int], blends: Mapping[str, Blend]
             gamma, progress = _find_exponent(blend), blend.progress
             if not isinstance(times, int) or times < 1 or gamma is None or progress is None:
                 continue
-            profile = Profile(progress.first + progress.every * (times - 1), gamma)
+            profile = Profile(progress.first + progress.every * (times - 1), gamma, progress.every)
             if profile not in seen:
                 seen.add(profile)
                 yield op, step, profile
 
 
-def _refuse_width(sigma_rel: float, fit: Fit, profiles: Sequence[Profile], length: int) -> SpecError:
+def _want(profiles: Sequence[Profile], gamma: float) -> Profile:
+    """Return the profile of a width at the last of some writes, of as many of them as one of the others takes."""
+    return Profile(max(each.length for each in profiles), gamma, min(each.every for each in profiles))
+
+
+def _refuse_width(sigma_rel: float, fit: Fit, profiles: Sequence[Profile]) -> SpecError:
     """Return the error of a width that the stored averages do not determine, with those that they do."""
-    good = [s for s in WIDTHS if fit_profile(profiles, Profile(length, find_gamma(s))).error <= WORST]
+    good = [s for s in WIDTHS if fit_profile(profiles, _want(profiles, find_gamma(s))).error <= WORST]
     message = (
         f"sigma_rel {sigma_rel:g} cannot be reconstructed from {len(profiles)} snapshots: the nearest profile that "
         f"they give is off by {fit.error:.0%}"

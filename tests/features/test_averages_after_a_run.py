@@ -119,6 +119,26 @@ def test_the_weights_and_the_error_are_those_of_sums_over_steps():
     assert np.isclose(fit.amplification, np.abs(expected).sum(), rtol=1e-3, atol=0)
 
 
+@pytest.mark.parametrize(("wide", "narrow"), [(1, 1), (5, 5), (1, 4)])
+def test_the_error_is_that_of_the_shares_that_writes_have(wide, narrow):
+    """The rule of the average, run on one number per write, says what share each has."""
+    last, least = 100, min(wide, narrow)
+
+    def share(length: int, gamma: float, every: int) -> np.ndarray:
+        shares = np.zeros(last)
+        for n in range(every, length + 1, every):
+            decay = ((n - every) / n) ** (gamma + 1)
+            shares *= decay
+            shares[n - every : n] += (1 - decay) / every  # it counts for those passed over
+        return shares
+
+    stored = [Profile(n, 6.94, wide) for n in (20, 60, 100)] + [Profile(n, 16.97, narrow) for n in (20, 60, 100)]
+    fit = fit_profile(stored, Profile(last, 11.24, least))
+    found = np.array(fit.weights) @ [share(each.length, each.gamma, each.every) for each in stored]
+    expected = share(last, 11.24, least)
+    assert np.isclose(fit.error, np.linalg.norm(found - expected) / np.linalg.norm(expected), rtol=1e-9, atol=0)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
