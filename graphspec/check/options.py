@@ -17,11 +17,21 @@ from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
 from graphspec.words import closest, describe, did_you_mean, enumerate_names
 
+NO_REMEDIES: Mapping[str, str] = {}
+
 
 def check_options(
-    scope: RuleContext, owner: str, options: tuple[Option, ...], given: Mapping[str, object], path: Path
+    scope: RuleContext,
+    owner: str,
+    options: tuple[Option, ...],
+    given: Mapping[str, object],
+    path: Path,
+    remedies: Mapping[str, str] = NO_REMEDIES,
 ) -> Iterator[Diagnostic]:
-    """Compare the options at a path with a table; ``owner`` is the noun phrase for what has the options."""
+    """Compare the options at a path with a table; ``owner`` is the noun phrase for what has the options.
+
+    ``remedies`` say what to do about options that others have.
+    """
     names = tuple(option.name for option in options)
     for name, value in given.items():
         option = find_option(options, name)
@@ -30,7 +40,8 @@ def check_options(
         elif name:
             takes = f"it takes {enumerate_names(names)}" if names else "it takes none"
             message, label = f"{owner} has no option '{name}'", did_you_mean(name, names)
-            yield scope.report("GS112", message, (*path, name), key=True, label=label, help=takes)
+            help = remedies.get(name, takes)
+            yield scope.report("GS112", message, (*path, name), key=True, label=label, help=help)
         else:
             yield scope.report("GS112", f"{owner} has no options", path, help="write its name alone")
     meant = {near for name in given if name not in names for near in closest(name, names, 1)}
@@ -147,12 +158,15 @@ def check_optimizer_options(scope: RuleContext) -> Iterator[Diagnostic]:
         if whole is not None
         for epoch, each in whole.phases
     ]
+    lazy = [rule for rule, options in OPTIMIZERS.items() if find_option(options, "sparse") is not None]
+    remedies = {"sparse": f"leave it out, and all rows are stepped; {enumerate_names(lazy)} can be lazy"}
     for path, optimizer in phases:
         if optimizer.name is None:
             continue
         defaults = find_defaults(scope.spec.compat, "optimizer", optimizer.name)
         table = adapt_options(OPTIMIZERS[optimizer.name], defaults)
-        yield from check_options(scope, f"optimizer `{optimizer.name}`", table, optimizer.options, path)
+        owner = f"optimizer `{optimizer.name}`"
+        yield from check_options(scope, owner, table, optimizer.options, path, remedies)
         options = optimizer.resolved()
         dampening = options.get("dampening")
         # Nesterov's rule is defined for a momentum without dampening only.

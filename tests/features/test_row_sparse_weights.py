@@ -164,15 +164,17 @@ def run_alone(text: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> Mappi
 
 
 MORE = ", sparse: lazy}, accumulate: {steps: 2, reduce: sum}, clip: {norm: 1.0}"
+WATCHED = [("adam", ""), ("adagrad", ""), ("sgd", ""), ("adam", "precision: {loss_scale: {initial: 1024.0}}\n")]
+"""Rules, and what is written behind the spec."""
 
 
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize("rule", ["adam", "adagrad", "sgd"])
-def test_no_table_is_made_of_a_gradient_on_torch(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("rule", "end"), WATCHED, ids=["adam", "adagrad", "sgd", "scaled"])
+def test_no_table_is_made_of_a_gradient_on_torch(rule: str, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    names = run_alone(LARGE.replace("OPTIMIZER", f"{{name: {rule}{MORE}"), "torch", monkeypatch)
+    names = run_alone(LARGE.replace("OPTIMIZER", f"{{name: {rule}{MORE}") + end, "torch", monkeypatch)
     (table,) = names["MODELS"]["table"].parameters()
     before, made = table.detach().clone(), list[str]()
 
@@ -202,11 +204,11 @@ def test_no_table_is_made_of_a_gradient_on_torch(rule: str, monkeypatch: pytest.
 
 
 @pytest.mark.needs("tensorflow")
-@pytest.mark.parametrize("rule", ["adam", "adagrad", "sgd"])
-def test_no_table_is_made_of_a_gradient_on_tensorflow(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("rule", "end"), WATCHED, ids=["adam", "adagrad", "sgd", "scaled"])
+def test_no_table_is_made_of_a_gradient_on_tensorflow(rule: str, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 
-    names = run_alone(LARGE.replace("OPTIMIZER", f"{{name: {rule}{MORE}"), "tensorflow", monkeypatch)
+    names = run_alone(LARGE.replace("OPTIMIZER", f"{{name: {rule}{MORE}") + end, "tensorflow", monkeypatch)
     (table,) = names["MODELS"]["table"].parameters()
     before = table.numpy()
     for batch in batches(2):
@@ -222,6 +224,11 @@ def test_no_table_is_made_of_a_gradient_on_tensorflow(rule: str, monkeypatch: py
     made = [each for graph in graphs for op in graph.get_operations() for each in op.outputs]
     assert len(made) > 50
     assert not [each for each in made if each.shape.rank and each.shape == table.shape]
+
+
+def test_a_rule_that_cannot_be_lazy_names_those_that_can() -> None:
+    with pytest.raises(SpecError, match=r"(?s)GS112.*`rmsprop` has no option 'sparse'.*`sgd`, `adam` and `adagrad`"):
+        load(SPEC.replace("OPTIMIZER", "{name: rmsprop, sparse: lazy}"))
 
 
 BAD = {
