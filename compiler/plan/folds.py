@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, takewhile
 
 from msgspec import Struct
 
@@ -54,24 +55,39 @@ def find_hidden(lines: Sequence[PlanLine], spec: GraphSpec) -> Mapping[int, Fold
             if part is not None and at not in hidden:
                 blocks.setdefault(part.number, []).append(at)
                 parts[part.number] = part
-        if 1 not in blocks:
-            continue
-        first = [_say(lines[at], parts[1], earlier) for at in blocks[1]]
-        alike = {
-            at: number
-            for number, block in blocks.items()
-            if number > 1 and [_say(lines[at], parts[number], earlier) for at in block] == first
-            for at in block
-        }
+        said = {number: [_say(lines[at], parts[number], earlier) for at in block] for number, block in blocks.items()}
+        models = {number: next(first for first in said if said[first] == said[number]) for number in said}
+        alike = {at: number for number, block in blocks.items() if models[number] != number for at in block}
         for run in _find_runs(sorted(alike)):
-            first_number, last_number = alike[run[0]], alike[run[-1]]
-            one = first_number == last_number
-            which = f"iteration {first_number}" if one else f"iterations {first_number} to {last_number}"
-            text = f"{which} of {of}: the same as the first"
-            written = [write for at in run for each in lines[at].instructions for write in each.writes]
-            fold = Fold(first=run[0], last=run[-1], text=text, writes=_span_versions(written))
-            hidden |= dict.fromkeys(run, fold)
+            for places, text in _describe(run, alike, models, of):
+                written = [write for at in places for each in lines[at].instructions for write in each.writes]
+                fold = Fold(first=places[0], last=places[-1], text=text, writes=_span_versions(written))
+                hidden |= dict.fromkeys(places, fold)
     return hidden
+
+
+def _describe(
+    run: Sequence[int], alike: Mapping[int, int], models: Mapping[int, int], of: str
+) -> Iterator[tuple[list[int], str]]:
+    """Yield lines of later iterations, with what they are the same as: one earlier iteration, or several in turn."""
+    groups = [(number, list(places)) for number, places in groupby(run, alike.__getitem__)]
+    while groups:
+        number, _ = groups[0]
+        same = list(takewhile(lambda group: models[group[0]] == models[number], groups))
+        which = "the first" if models[number] == 1 else f"iteration {models[number]}"
+        for period in range(2, number):  # such as an average that is taken in every second iteration
+            turns = 0
+            while turns < len(groups) and groups[turns][0] == number + turns:
+                if models[number + turns] != models.get(number + turns - period):
+                    break
+                turns += 1
+            if turns > len(same):
+                same, which = groups[:turns], f"{number - period} to {number - 1}, in turn"
+                break
+        last = same[-1][0]
+        these = f"iteration {number}" if number == last else f"iterations {number} to {last}"
+        yield [at for _, places in same for at in places], f"{these} of {of}: the same as {which}"
+        groups = groups[len(same) :]
 
 
 def _say(line: PlanLine, part: Part, earlier: Mapping[str, str]) -> tuple[str, ...]:
