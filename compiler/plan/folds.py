@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, takewhile
+from itertools import groupby
 
 from msgspec import Struct
 
@@ -73,8 +73,9 @@ def _describe(
     groups = [(number, list(places)) for number, places in groupby(run, alike.__getitem__)]
     while groups:
         number, _ = groups[0]
-        same = list(takewhile(lambda group: models[group[0]] == models[number], groups))
         which = "the first" if models[number] == 1 else f"iteration {models[number]}"
+        _, alike_ones = next(groupby(groups, lambda group: models[group[0]]))
+        same = list(alike_ones)
         for period in range(2, number):  # such as an average that is taken in every second iteration
             turns = 0
             while turns < len(groups) and groups[turns][0] == number + turns:

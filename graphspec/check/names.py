@@ -141,7 +141,7 @@ def check_reference(scope: RuleContext, field: str, path: Path, reference: Refer
     op = scope.spec.ops.get(entry.op) if entry.op is not None else None
     if "op" in wanted.facets and entry.facets == ("value",):
         label = f"did you mean its op '{entry.op}'?"
-    elif op is not None and "value" in wanted.facets and op.defines(entry.name):
+    elif op is not None and "value" in wanted.facets and op.defines(entry.name)[:1] not in ((), (entry.name,)):
         label = f"did you mean its output '{op.defines(entry.name)[0]}'?"
     elif isinstance(op, UpdateOp) and "value" in wanted.facets and op.loss is not None:
         label = f"did you mean its loss '{op.loss}'?"

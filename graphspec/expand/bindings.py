@@ -27,6 +27,7 @@ from graphspec.expand.parts import (
     cut_rows,
     describe_part,
     draws_rows,
+    find_output_problem,
     give_output,
     has_rows,
     list_outputs,
@@ -184,10 +185,10 @@ class _Binder:
         assert isinstance(op, RepeatOp | ChooseOp | SometimesOp)
         known = self._name_copies(use, inner)
         for index, value in enumerate(op.outputs if not isinstance(op, SometimesOp) else ()):
-            if value not in known:
-                whose = f"alternative {use.number} of " if isinstance(op, ChooseOp) else ""
-                message, label = f"{whose}'{use.of.name}' has no value '{value}'", did_you_mean(value, known)
-                help = "every alternative has all outputs" if whose else "name a value of its ops"
+            made = parse_op(self._ops.get(known.get(value, "")))
+            problem = find_output_problem(value, use, op, known, made)
+            if problem is not None:
+                message, label, help = problem
                 self._unsound.add(use.of.name)
                 self._report("GS069", message, (*path, "outputs", index), label=label, help=help)
         given = self._follow_uses({key: written[key] for key in COMMON if key in written})

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from graphspec.declare.blocks import ChooseOp, RepeatOp, SometimesOp
 from graphspec.declare.durations import Duration
-from graphspec.declare.ops import CopyOp, EmaOp, UpdateOp
+from graphspec.declare.ops import AdaptOp, CopyOp, EmaOp, UpdateOp
 from graphspec.declare.ops.base import OpBase
 from graphspec.declare.options import BATCH
 from graphspec.expand.copies import Use
 from graphspec.expand.plain import listed
 from graphspec.read.source import Path, Plain
+from graphspec.words import did_you_mean
 
 ContainerOp = RepeatOp | ChooseOp | SometimesOp
 """An op that holds its own ops."""
@@ -39,6 +40,22 @@ def describe_part(use: Use, op: ContainerOp) -> Plain:
 def list_outputs(op: ContainerOp) -> tuple[str, ...]:
     """Return the values of its parts that an op gives."""
     return tuple(op.else_) if isinstance(op, SometimesOp) else op.outputs
+
+
+def find_output_problem(
+    value: str, use: Use, op: ContainerOp, known: Collection[str], made: OpBase | None
+) -> tuple[str, str, str] | None:
+    """Return the message, label and help for an output that is no value of a part; ``made`` is the op of that name."""
+    whose = f"alternative {use.number} of " if isinstance(op, ChooseOp) else ""
+    if value not in known:
+        help = "every alternative has all outputs" if whose else "name a value of its ops"
+        return f"{whose}'{use.op}' has no value '{value}'", did_you_mean(value, known), help
+    if isinstance(made, AdaptOp):
+        help = f"call it inside, in a `forward` op; further inner steps are ops that follow it, as in `adapt: {value}`"
+        return f"'{value}' of '{use.op}' is a derived model, and outputs are values", "", help
+    if made is not None and value not in made.defines(value):
+        return f"'{value}' of '{use.op}' has no value", "", "name a value of its ops"
+    return None
 
 
 def give_output(op: ContainerOp, values: Sequence[Plain]) -> dict[str, Plain]:

@@ -39,11 +39,30 @@ def test_the_text_shows_one_iteration_and_the_versions_of_the_others():
 @pytest.mark.parametrize(
     ("every", "repeats", "folds"),
     [
-        (2, 9, [("iterations 3 to 9 of several: the same as 1 to 2, in turn", "net.params@2 -> @9, late.params@1 -> @4")]),
-        (3, 9, [("iteration 2 of several: the same as the first", "net.params@1 -> @2"),
-                ("iterations 4 to 9 of several: the same as 1 to 3, in turn", "net.params@3 -> @9, late.params@1 -> @3")]),
-        (4, 6, [("iterations 2 to 3 of several: the same as the first", "net.params@1 -> @3"),
-                ("iterations 5 to 6 of several: the same as the first", "net.params@4 -> @6")]),
+        (
+            2,
+            9,
+            [("iterations 3 to 9 of several: the same as 1 to 2, in turn", "net.params@2 -> @9, late.params@1 -> @4")],
+        ),
+        (
+            3,
+            9,
+            [
+                ("iteration 2 of several: the same as the first", "net.params@1 -> @2"),
+                (
+                    "iterations 4 to 9 of several: the same as 1 to 3, in turn",
+                    "net.params@3 -> @9, late.params@1 -> @3",
+                ),
+            ],
+        ),
+        (
+            4,
+            6,
+            [
+                ("iterations 2 to 3 of several: the same as the first", "net.params@1 -> @3"),
+                ("iterations 5 to 6 of several: the same as the first", "net.params@4 -> @6"),
+            ],
+        ),
     ],
 )
 def test_iterations_that_take_turns_are_shown_once_each(every, repeats, folds):

@@ -147,6 +147,12 @@ OPS = 'ops: {b: {expr: "x * 2"}}'
         ("  a: {repeat: {schedule: piecewise, at: {0: 1, 5: 3, 9: 2}}, OPS}", "GS069", "{schedule"),
         ("  a: {repeat: {schedule: piecewise, at: {0: 0.5}}, OPS}", "GS069", "{schedule"),
         ("  a: {repeat: 2, outputs: [c], OPS}", "GS069", "c"),
+        ("  a: {repeat: 2, outputs: [c], ops: {c: {copy: net, into: slow}}}", "GS069", "c"),
+        (
+            "  a: {repeat: 2, outputs: [c], ops: {c: {adapt: net, loss: d, lr: 1.0}}}\n  d: {call: sum, inputs: x}",
+            "GS069",
+            "c",
+        ),
         ("  a: {repeat: 2, OPS}\n  d: {call: neg, inputs: a.b}", "GS065", "a.b"),
         ("  a: {repeat: 2, OPS}\n  d: {call: neg, inputs: a}", "GS065", "a"),
         ("  a: {choose: [{p: 0.5, OPS}]}", "GS069", "[{p"),
