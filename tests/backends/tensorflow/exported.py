@@ -1,7 +1,8 @@
-"""Run exported programs: a script for a process that has neither stepgraph nor the user's modules."""
+"""Run exported programs and an emitted file, in a process that has neither stepgraph nor the modules of the user."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -22,4 +23,12 @@ if __name__ == "__main__":
             found, same = program(batch), served(**batch)
             for key, value in found.items():
                 outputs[f"{file.stem} {key}"] = np.stack([value, same[key]])
+    sys.path.insert(0, "")
+    emitted = importlib.import_module("emitted")
+    emitted.build(seed=2)
+    for number, file in enumerate(sorted(Path().glob("batch *.npz"))):
+        found = emitted.step({key: tf.constant(value) for key, value in np.load(file).items()})
+        outputs |= {f"emitted {number} {key}": value.numpy() for key, value in found.items()}
+    for name, model in emitted.MODELS.items():
+        outputs |= {f"emitted {name} {at}": each.numpy() for at, each in enumerate(model.parameters())}
     np.savez("alone.npz", **outputs)

@@ -14,11 +14,12 @@ from safetensors.numpy import load_file
 
 from compiler import compile_step
 from graphspec import SpecError, load
-from runtime import build
+from runtime import build, emit
 from runtime.cli import execute
 from tests.backends.tensorflow import exported, exporters, users
 
 USERS = exporters.__name__
+ALONE = Path(__file__).parents[2] / "conformance" / "parts-alone.yaml"
 SIZES = (1, 2, 8, 33)
 HEAD = """
 graphspec: 1
@@ -104,6 +105,15 @@ def alone(tmp_path_factory):
             outputs = {key: step.numpy(value) for key, value in step(batch, mode="eval").items()}
             np.savez(folder / f"{name} {size}.npz", **{each.name: {**batch, **outputs}[each.name] for each in inputs})
             expected.update({f"{name} {size} {key}": value for key, value in outputs.items()})
+    plan = compile_step(load(ALONE), "tensorflow")
+    (folder / "emitted.py").write_text(emit(plan))
+    step = build(plan, device="cpu", seed=2)
+    for number in range(6):
+        batch = {"x": batch_of(4, number)["x"], "y": batch_of(4, number)["y"][:, :2]}
+        np.savez(folder / f"batch {number}.npz", **batch)
+        expected |= {f"emitted {number} {key}": step.numpy(value) for key, value in step(batch).items()}
+    for name, model in step.models.items():
+        expected |= {f"emitted {name} {at}": each.numpy() for at, each in enumerate(model.parameters())}
     done = subprocess.run(
         [sys.executable, "-I", exported.__file__], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -124,6 +134,14 @@ def test_without_stepgraph_the_program_gives_the_numbers_of_the_step_for_batches
     for key in compared:
         for each in found[key]:  # called with a dictionary, and by name
             np.testing.assert_allclose(each, expected[key], rtol=near, atol=near, err_msg=key)
+
+
+@pytest.mark.xdist_group("exported programs")
+def test_without_stepgraph_an_emitted_file_of_parts_and_averages_gives_the_bits_of_the_step(alone):
+    found, expected = alone
+    compared = [key for key in expected if key.startswith("emitted ")]
+    assert len(compared) == 6 * 3 + 4 + 4 + 2 + 2 + 2
+    assert [key for key in compared if not np.array_equal(found[key], expected[key])] == []
 
 
 @pytest.mark.needs("torch")
