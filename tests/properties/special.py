@@ -14,6 +14,7 @@ from tests.properties.special_moved import MOVED
 from tests.properties.special_overflow import OVERFLOWING
 from tests.properties.special_parted import PARTED
 from tests.properties.special_rows import TABLES
+from tests.properties.special_rules import RULED
 from tests.properties.specs import base_spec
 
 LINEAR = [{"linear": 3}, "tanh", {"linear": 3}]
@@ -453,6 +454,7 @@ SPECIAL: Mapping[str, dict] = {
     **PARTED,
     **LANGUAGE,
     **TABLES,
+    **RULED,
 }
 
 
