@@ -84,6 +84,29 @@ def add_call(document: Document) -> None:
     document["ops"] |= {"z": {"call": "tanh", "inputs": "y"}, "cost": {"loss": "mse", "inputs": ["z", 1.0]}}
 
 
+def hold_ops(**part: object) -> Callable[[Document], None]:
+    """Return what puts the ops of the small spec into a part."""
+
+    def change(document: Document) -> None:
+        own = {name: document["ops"].pop(name) for name in SMALL["ops"]}
+        options = [{"p": 0.5, "ops": own}, {"p": 0.5, "ops": own}] if "choose" in part else None
+        held = {"choose": options} if options else {"ops": own}
+        document["ops"]["part"] = {**part, **held, "outputs": ["cost"]}
+        document["outputs"] = ["part.cost"]
+
+    return change
+
+
+def add_adapt(document: Document) -> None:
+    """Add an inner step of the model, through which its loss is taken."""
+    document["ops"] |= {
+        "inner": {"loss": "mse", "inputs": ["y", 0.0]},
+        "fast": {"adapt": "net", "loss": "inner", "lr": 0.1},
+        "reply": {"forward": "fast", "inputs": "x"},
+        "cost": {"loss": "mse", "inputs": ["reply", 1.0]},
+    }
+
+
 KEYS: dict[str, Callable[[Document], None]] = {
     "accumulate": in_update(accumulate=3),
     "micro_batches": lambda document: document.update(micro_batches=2),
@@ -97,6 +120,9 @@ KEYS: dict[str, Callable[[Document], None]] = {
     "missing": in_update(missing="skip"),
     "call": add_call,
     "every": in_update(every=3),
+    "repeat": hold_ops(repeat=3),
+    "choose": hold_ops(choose=None),
+    "adapt": add_adapt,
 }
 
 
