@@ -138,7 +138,7 @@ class _Walk(Struct, frozen=True, kw_only=True):
     closes: Mapping[str, int]
     """The first step in which an undecided gate can be over; from ``opens`` to there it is due."""
     most: float
-    """With how many sets it goes on; it ends with the next."""
+    """How many sets are looked for; the walk ends with the next."""
     seen: dict[tuple[str, frozenset[str]], None] = {}
 
     @classmethod

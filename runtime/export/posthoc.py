@@ -31,7 +31,7 @@ class Profile:
 
     @property
     def ends(self) -> np.ndarray:
-        """Return the writes that were taken, behind 0."""
+        """Return 0, and the writes that were taken."""
         return np.append(0, np.arange(self.length, 0, -self.every)[::-1])
 
     def accumulate(self, times: np.ndarray) -> np.ndarray:
