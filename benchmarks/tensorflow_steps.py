@@ -41,7 +41,7 @@ class Adam:
 
 
 class BatchNorm:
-    """Normalisation over the batch, with running statistics."""
+    """Normalization over the batch, with running statistics."""
 
     def __init__(self, state: State, place: str, eps: float = 1e-5) -> None:
         self.scale, self.shift = (tf.Variable(state[f"{place}.{name}"]) for name in ("weight", "bias"))
@@ -49,7 +49,7 @@ class BatchNorm:
         self.eps, self.trained = eps, [self.scale, self.shift]
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """Return x normalised, and move the statistics."""
+        """Return x normalized, and move the statistics."""
         mean, variance = tf.nn.moments(x, 0)
         count = tf.cast(tf.shape(x)[0], x.dtype)
         self.mean.assign(0.9 * self.mean + 0.1 * mean)
@@ -174,7 +174,7 @@ class MlpGan(Workload):
         keras = tf.keras.layers
 
         def norm() -> Any:
-            """Return a layer that normalises."""
+            """Return a layer that normalizes."""
             return keras.BatchNormalization(momentum=0.9, epsilon=0.8)
 
         def bend() -> Any:
@@ -289,7 +289,7 @@ class Byol(Workload):
 
     def idiom(self) -> Callable[..., Mapping[str, Any]]:
         def make(sizes: Sequence[Any], width: int, model: str) -> Any:
-            """Return a model, a layer that normalises and a rectifier behind every layer but the last."""
+            """Return a model, a layer that normalizes and a rectifier behind every layer but the last."""
             *inner, last = sizes
             layers = [
                 each

@@ -91,7 +91,14 @@ Severity: TypeAlias = Literal["error", "warning", "note"]
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """A part of a file. Lines and columns count from 1, columns in characters; the end column is exclusive."""
+    """A part of a file. Lines and columns count from 1, columns in characters; the end column is exclusive.
+
+    >>> from graphspec import load
+    >>> spec = load("examples/simultaneous-gan/simultaneous-gan.yaml")
+    >>> span = spec.span("ops", "step_g", key=True)
+    >>> span.place.rpartition("/")[2], span.end_column - span.column
+    ('simultaneous-gan.yaml:27:3', 6)
+    """
 
     file: str
     line: int
@@ -108,7 +115,16 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 class Diagnostic(Struct, frozen=True, kw_only=True):
-    """One problem: its code, what was found and expected, where, and the remedy."""
+    """One problem: its code, what was found and expected, where, and the remedy.
+
+    >>> from graphspec import SpecError, load
+    >>> try:
+    ...     load('{"graphspec": 1, "name": "empty", "opps": {}}', name="empty.json")
+    ... except SpecError as error:
+    ...     problem = error.diagnostics[0]
+    >>> problem.code, problem.severity, problem.span.place, problem.label
+    ('GS040', 'error', 'empty.json:1:35', "did you mean 'ops'?")
+    """
 
     code: str
     """The name of its page in docs/errors."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from graphspec.check.indentation import mend_indentation
+from graphspec.check.indentation import fix_indentation
 from graphspec.check.salvage import check_rest
 from graphspec.check.schema_errors import explain_validation
 from graphspec.check.validate import validate
@@ -64,7 +64,7 @@ def load(
 @paused_collection
 def read_spec(document: Document, limits: Limits = STANDARD) -> GraphSpec:
     """Return the checked spec that a document declares; raise SpecError with every problem of it."""
-    document, displaced = mend_indentation(document)
+    document, displaced = fix_indentation(document)
     document, unreadable = expand_formulas(apply_phases(document))
     known = (*displaced, *unreadable)
     try:

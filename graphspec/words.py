@@ -108,13 +108,13 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     return f"did you mean '{near[0]}'?" if near else ""
 
 
-def mend_key(key: str, value: object) -> str:
+def fix_key(key: str, value: object) -> str:
     """Return the remedy for a key without a value that should have had a colon and a space; else nothing."""
     found = _PAIR.fullmatch(key) if value is None else None
     return "" if found is None else f"write `{found[1]}: {found[2]}`, with a space after the colon"
 
 
-def mend_name(text: str) -> str:
+def fix_name(text: str) -> str:
     """Return the remedy for a text that is a list or an expression in place of a name; else nothing."""
     parts = [each.strip() for each in text.split(",")]
     if len(parts) > 1 and all(map(_WORD.fullmatch, parts)):

@@ -22,7 +22,7 @@ class AskedToEnd(KeyboardInterrupt):
 class Interrupt:
     """While entered, records whether Ctrl-C was pressed, or the process was asked to end.
 
-    ``agree``: gives the greatest of the numbers of all processes of a run, so that all end after the same step.
+    ``agree``: gives the maximum over all processes of a run, so that all end after the same step.
     ``is_over``: whether the run has ended already, in another process; a signal then ends this one at once.
     """
 

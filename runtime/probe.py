@@ -32,7 +32,7 @@ class Probe:
     devices: tuple[DeviceProbe, ...]
 
     def to_plain(self) -> dict[str, object]:
-        """Return it as JSON holds it."""
+        """Return a JSON-compatible value."""
         return asdict(self)
 
     @staticmethod

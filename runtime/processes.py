@@ -50,7 +50,7 @@ class Processes(ABC):
 
     @abstractmethod
     def share(self, make: Callable[[], T]) -> T:
-        """Return on all processes what the first one makes; only there it is made."""
+        """Broadcast the first process's result to all; only that process calls ``make``."""
 
     @abstractmethod
     def gather(self, value: T) -> list[T]:
@@ -58,7 +58,7 @@ class Processes(ABC):
 
     @abstractmethod
     def agree(self, number: int) -> int:
-        """Return the greatest of the numbers of all processes."""
+        """Return the maximum over all processes."""
 
     @abstractmethod
     def find_device(self, request: str) -> str:

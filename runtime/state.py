@@ -66,7 +66,15 @@ class Part:
 class State:
     """Everything that training changes, in the same form for every backend.
 
-    The state of a step of one backend fits a step of the other, as far as built-in models, optimizers and metrics go.
+    A step can restore the state of a step of the other backend if its models, optimizers and metrics are built in.
+
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> from runtime import build
+    >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
+    >>> state = build(plan, device="cpu").state()
+    >>> state.arrays["models.generator.0.weight"].shape, state.backend
+    ((128, 16), 'torch')
     """
 
     arrays: Mapping[str, Array] = field(default_factory=dict[str, "Array"])

@@ -275,7 +275,7 @@ class Step:
         """Compute BatchNorm's running statistics of an average anew, from what it sees in steps of a mode.
 
         They become the means over the batches, as ``torch.optim.swa_utils.update_bn`` has them: in the forwards of the
-        average, the layers of BatchNorm normalise by the batch, without gradients. All others stay in evaluation, so
+        average, the layers of BatchNorm normalize by the batch, without gradients. All others stay in evaluation, so
         that nothing is dropped or drawn. The model's own statistics stay. An average that stands in for its model and
         was not taken yet stays as it is.
 

@@ -1,4 +1,4 @@
-"""Terms: the losses that add up to what an update minimises, and how batches combine over a window."""
+"""Terms: the losses that add up to what an update minimizes, and how batches combine over a window."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def split_graph(
             model = whole.models[node.model]
             if model.batch_coupled and not (model.is_synced and count == 1):
                 assumed = " (assumed)" if "batch_coupled" in model.assumed else ""
-                coupled[name] = f"'{node.model}' normalises over the samples that it is given{assumed}"
+                coupled[name] = f"'{node.model}' normalizes over the samples that it is given{assumed}"
         if name in roles.merged:
             text = (
                 f"{node.label} runs once on the whole batch, and its values are split: it records no graph, and "

@@ -39,7 +39,8 @@ def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
         if isinstance(op, AdaptOp) and find_reaches(spec)[name].modes - {"infer"}:
             yield Diagnostic(
                 code="E-REPLICAS",
-                message=f"'{name}' adapts '{op.adapt}' by a gradient of the whole batch, of which a replica has a part",
+                message=f"'{name}' adapts '{op.adapt}' by a gradient of the whole batch, "
+                "but each replica has only part of it",
                 span=spec.span("ops", name, key=True),
                 label="needs all rows",
                 help="remove `parallel`",
@@ -198,6 +199,6 @@ def _find_whole(node: Instruction) -> Iterator[tuple[str, str]]:
                 if each.kind not in BOUNDS:
                     yield node.op, f"makes weights satisfy `{each.kind}`"
         case Blend(rounding="stochastic"):
-            yield node.op, "rounds weights by draws for the whole"
+            yield node.op, "uses stochastic rounding over whole tensors"
         case _:
             return

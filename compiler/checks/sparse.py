@@ -72,12 +72,12 @@ def check_lazy(spec: GraphSpec, program: Program) -> Iterator[Diagnostic]:
         moving = [name for name in ("momentum", "weight_decay") if optimizer.options.get(name)]
         moving += ["momentum_form"] if optimizer.options.get("momentum_form") == "lr_inside" else []
         for name in moving:
-            message = f"`sparse: lazy` steps rows that have a gradient alone, and `{name}` moves the others"
+            message = f"`sparse: lazy` updates only rows with a gradient, but `{name}` would change the others"
             yield _report(spec, message, (*path, name), f"remove `{name}`, or write `sparse: dense`")
         for group in (each for each in optimizer.groups if each.weight_decay):
             if not find_matching(group.match, [name for model, name in tables if model == group.model]):
                 continue
-            message = "`sparse: lazy` steps rows that have a gradient alone, and `weight_decay` moves the others"
+            message = "`sparse: lazy` updates only rows with a gradient, but `weight_decay` would change the others"
             place: Path = ("models", group.model, "groups", group.index, "weight_decay")
             yield _report(spec, message, place, "remove `weight_decay`, or write `sparse: dense`")
         if not tables:

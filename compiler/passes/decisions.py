@@ -179,9 +179,7 @@ def _find_use(view: View, name: str) -> Iterator[Decision]:
     for value in (use.value for use in node.uses):
         if (value, name) in graph.flags.detached:
             is_target = isinstance(node, Gradient) and value in node.target_values
-            why = (
-                "its gradient is what is asked for, and goes no further back" if is_target else "no gradient flows back"
-            )
+            why = "it is itself a target of the gradient" if is_target else "no gradient flows back"
             text = f"{node.label} takes {value} detached: {why}" + ("" if is_target else " through it here")
             yield Decision(code="DETACH", subject=node.op, text=text, node=name)
 

@@ -114,7 +114,7 @@ def lower_mode(
     """Return the graph of a mode, and the nodes of the whole document as they are in that mode.
 
     ``averages``: model -> the average that is evaluated in its place; ``phases``: optimizer -> the one that steps in
-    its place, at a later epoch; ``frozen``: parameters that are frozen for now.
+    its place, at a later epoch; ``frozen``: parameters that are currently frozen.
     """
     spec, reaches = context.spec, find_reaches(context.spec)
     if document.is_settled and mode == "train" and not (averages or phases or frozen):

@@ -130,7 +130,7 @@ def find_frozen(spec: GraphSpec, fired: Collection[str]) -> Frozen:
 
 
 def find_fully_frozen(spec: GraphSpec, frozen: Frozen, known: Mapping[str, Names]) -> frozenset[str]:
-    """Return the models all of whose parameters are frozen for now: no gradient need flow back to them.
+    """Return the models all of whose parameters are currently frozen: no gradient need flow back to them.
 
     ``known``: model -> names of its parameters, for the models that were inspected; shared parameters do not count.
     """
@@ -155,7 +155,7 @@ def freeze_parameters(
     spec: GraphSpec,
     may_miss: Collection[str],
 ) -> Mapping[str, Instruction]:
-    """Return nodes in which no gradient is taken of what is frozen for now, and nothing gives it one.
+    """Return nodes in which no gradient is taken of what is currently frozen, and nothing gives it one.
 
     ``fully_frozen`` are models all of whose parameters are frozen. ``may_miss`` are the sets in which a gradient may be
     missing for another reason. Windows of models that are frozen for some time may miss gradients in every step: a
@@ -198,7 +198,7 @@ def _freeze(
     may_miss: Collection[str],
     fully_frozen: Collection[str],
 ) -> Instruction:
-    """Return an instruction that takes no gradient of what is frozen for now."""
+    """Return an instruction that takes no gradient of what is currently frozen."""
     match instruction:
         case Gradient():
             whole = tuple(model for model in instruction.models if model in fully_frozen)
@@ -223,5 +223,5 @@ def _may_unfreeze(models: Collection[str], holders: Holders) -> bool:
 
 
 def _of(frozen: Frozen, models: Collection[str], holders: Holders) -> Frozen:
-    """Return what is frozen for now of some models, and of what they share."""
+    """Return what is currently frozen of some models, and of what they share."""
     return tuple(each for each in frozen if not holders[each[0]].isdisjoint(models))

@@ -101,7 +101,7 @@ def _find_verdict_hazards(graph: StepGraph) -> Iterator[Edge]:
 def _find_backward_hazards(graph: StepGraph, table: HazardTable) -> Iterator[Edge]:
     """Yield, for every gradient, an edge to the next writer of each cell that it still reads on its path.
 
-    A train-mode forward normalises with the batch's own statistics: later train-mode forwards do not disturb it, other
+    A train-mode forward normalizes with the batch's own statistics: later train-mode forwards do not disturb it, other
     writers of the buffers do. A forward that is recomputed reads the model itself, so that clones of its buffers do not
     help.
     """

@@ -203,7 +203,7 @@ class _Scheduler:
         yield from (tuple(group),) if group else ()
 
     def _prepare(self, update: str) -> None:
-        """Demand what the update's write waits for and no gradient still to come leads to, so that it need not wait."""
+        """Schedule the remaining predecessors of the update's write that no later gradient will schedule."""
         for name in self._find_missing(update):
             is_late = name in self._anchors or self._closure.meet(name, self._late)[1]
             if not is_late and (update in self._never or not self._needs_wait(name)):

@@ -36,7 +36,7 @@ MARKS: Mapping[str, str] = {
     "retain_graph": "the gradient keeps its graph, because a later one runs through it",
     "create_graph": "the gradient is itself differentiated",
     "scaled": "the loss is multiplied by the loss scale, and the gradient divided by it",
-    "without": "no gradient is taken for these parameters, which are frozen for now",
+    "without": "no gradient is taken for these parameters, which are currently frozen",
     "rows": "the gradients of embeddings that are `sparse`: indices, and a vector for each",
     "detached": "this value is used as a constant, though it has a graph",
     "message": "it waits for this message, which brings the value of all processes",

@@ -310,7 +310,7 @@ def residual(use: LayerUse) -> LayerResult:
     )
 
 
-NORMALISED = ("linear", "conv1d", "conv2d", "conv_transpose2d")
+NORMALIZED = ("linear", "conv1d", "conv2d", "conv_transpose2d")
 """Layers whose weight `spectral_norm` divides."""
 
 
@@ -320,9 +320,9 @@ def spectral_norm(use: LayerUse) -> LayerResult:
     The weight counts as a matrix of one row per output, which for ``conv_transpose2d`` is its second axis.
     """
     place, kinds = (*use.place, "spectral_norm"), [layer.kind for layer in use.layer.layers]
-    if len(kinds) != 1 or kinds[0] not in NORMALISED:
+    if len(kinds) != 1 or kinds[0] not in NORMALIZED:
         found = f"`spectral_norm` of {', '.join(kinds)}"
-        raise use.problem(found, f"one layer, of {', '.join(NORMALISED)}", "give every layer its own `spectral_norm`")
+        raise use.problem(found, f"one layer, of {', '.join(NORMALIZED)}", "give every layer its own `spectral_norm`")
     inner = _chain(use.layer.layers, use.shape, use.dtype, place, f"{use.path}.")
     rows = inner.parameters[0].shape[kinds[0] == "conv_transpose2d"]
     return LayerResult(

@@ -13,7 +13,7 @@ def declare() -> GraphSpec:
     g = Graph("byol")
     image = g.input("image", ["batch", 1, 8, 8])
 
-    # No bias where the next BatchNorm subtracts it again: its gradient is rounding alone, and Adam would step by it.
+    # No bias where the next BatchNorm subtracts it again: its gradient is pure rounding, and Adam would step by it.
     def linear(out):
         return {"linear": {"out": out, "bias": False}}
 
@@ -25,7 +25,7 @@ def declare() -> GraphSpec:
     projector = g.model("projector", layers=[linear(128), "batch_norm", "relu", linear(64)])
     predictor = g.model("predictor", layers=[linear(128), "batch_norm", "relu", {"linear": 64}])
     late_encoder = g.model("late_encoder", like=encoder)
-    # It normalises by its own batches, so it needs no statistics of others.
+    # It normalizes by its own batches, so it needs no statistics of others.
     late_projector = g.model("late_projector", like=projector, buffers="ignore")
 
     def view(number):

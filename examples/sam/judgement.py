@@ -8,7 +8,7 @@ from trial import Figure, Trial, read_last
 
 
 def judge(trial: Trial) -> Iterator[Figure]:
-    """Compare sharpness-aware minimisation with the same optimizer that steps where it is."""
+    """Compare sharpness-aware minimization with the same optimizer that steps where it is."""
     aware = read_last(trial.run())
     plain = read_last(trial.run("-s", "vars.rho=0.0", name="plain"))
     yield Figure(name="accuracy", value=aware["eval/accuracy"], bar=0.97)

@@ -1,4 +1,4 @@
-"""Sharpness-aware minimisation, declared in Python: the spec of sam.yaml. `python sam.py` prints it as YAML."""
+"""Sharpness-aware minimization, declared in Python: the spec of sam.yaml. `python sam.py` prints it as YAML."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def declare() -> GraphSpec:
     layers = [*wide, *wide, {"linear": 64}, "tanh", {"reshape": [1, 8, 8]}]
     generator = g.model("generator", layers=layers, optimizer=ADAM)
     # By layer norm, not batch norm: the penalty is on every sample by itself. What a bias at the end adds to both
-    # scores cancels: its gradient would be rounding alone.
+    # scores cancels: its gradient would be pure rounding error.
     normed = [{"linear": WIDTH}, "layer_norm", {"leaky_relu": 0.2}]
     layers = ["flatten", *wide, *normed, {"linear": {"out": 1, "bias": False}}]
     critic = g.model("critic", layers=layers, optimizer=ADAM)

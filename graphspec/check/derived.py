@@ -84,7 +84,7 @@ def check_spectral(scope: RuleContext) -> Iterator[Diagnostic]:
             case ForwardOp() if op.snapshot:
                 found = op.forward, "snapshot", "with a copy of its weights", "remove it, or let the update wait"
             case AdaptOp():
-                found = op.adapt, "adapt", "with weights made of its own", "use another normalisation"
+                found = op.adapt, "adapt", "with weights made of its own", "use another normalization"
             case _:
                 continue
         model, field, how, help = found

@@ -15,7 +15,7 @@ from graphspec.declare.library import CALLS, COUNTED, FUNCTIONS, LOSSES, Family,
 from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, MetricOp, RandomOp, TransformOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
-from graphspec.words import closest, count, did_you_mean, enumerate_names, mend_name
+from graphspec.words import closest, count, did_you_mean, enumerate_names, fix_name
 
 _FEW = 15
 """How many names a message lists."""
@@ -46,7 +46,7 @@ def check_functions(scope: RuleContext) -> Iterator[Diagnostic]:
         if inputs.keyword:
             help = f"write a list: its inputs are {enumerate_names(signature.operands)}, in this order"
             yield scope.report("GS111", f"{title} takes its inputs by position", path, help=help)
-        elif any(mend_name(each) for _, each in inputs.references()):
+        elif any(fix_name(each) for _, each in inputs.references()):
             pass  # a list or an expression that is written as one name, which is reported as such
         elif not signature.fewest <= len(inputs) <= (signature.most or len(inputs)) and op.kind != "random":
             more = " or more" if signature.repeats else ""

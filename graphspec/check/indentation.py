@@ -46,7 +46,7 @@ ENTRIES: Mapping[str, tuple[str, frozenset[str]]] = {
 """What the entries of a section are, and the fields that they have."""
 RECORDS: Mapping[str, frozenset[str]] = {"run": _find_fields((RunSpec,)), "precision": _find_fields((PrecisionSpec,))}
 """The keys of sections that have no entries."""
-_AT_THE_START = "write it at the first column, as `models:` and `ops:`"
+_AT_THE_START = "write it at the first column, like `models:` and `ops:`"
 _OPTIONS = frozenset(option.name for options in OPTIMIZERS.values() for option in options) | {"name"}
 
 
@@ -59,7 +59,7 @@ class _Slip(Struct, frozen=True, kw_only=True):
     help: str
 
 
-def mend_indentation(document: Document) -> tuple[Document, tuple[Diagnostic, ...]]:
+def fix_indentation(document: Document) -> tuple[Document, tuple[Diagnostic, ...]]:
     """Return a document with every key at the level where it belongs; and the problems of those that were not."""
     data = document.data
     if not isinstance(data, dict) or document.text.lstrip().startswith("{"):  # JSON says by brackets what is in what

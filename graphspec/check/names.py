@@ -11,7 +11,7 @@ from graphspec.declare.fields import KEYWORDS, is_name, is_part_name
 from graphspec.declare.ops import CopyOp, EmaOp, ForwardOp, GradientOp, Reference, Role, UpdateOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
-from graphspec.words import mend_name
+from graphspec.words import fix_name
 
 
 def check_spelling(scope: RuleContext) -> Iterator[Diagnostic]:
@@ -134,7 +134,7 @@ def check_reference(scope: RuleContext, field: str, path: Path, reference: Refer
     label = scope.suggest(name, scope.names(wanted.facets))
     if entry is None:
         message = f"{field} names '{name}', which is not declared; expected {wanted.noun}"
-        remedy = mend_name(name) if wanted in (_VALUE, _TARGET) else ""
+        remedy = fix_name(name) if wanted in (_VALUE, _TARGET) else ""
         yield scope.report(wanted.code, message, path, label="" if remedy else label, help=remedy or wanted.help)
         return
     # What the mistaken thing is made of was probably meant, else the most similar name of the right kind.

@@ -18,7 +18,7 @@ from graphspec.limits import MOST_PROBLEMS
 from graphspec.read.builder import Path, Plain
 from graphspec.read.scalars import OutOfRangeError, resolve
 from graphspec.read.source import Document
-from graphspec.words import closest, describe, did_you_mean, enumerate_words, mend_key, quote, spell_path
+from graphspec.words import closest, describe, did_you_mean, enumerate_words, fix_key, quote, spell_path
 
 _TYPES: tuple[tuple[str, str], ...] = (
     ("float_", "a number"),
@@ -360,7 +360,7 @@ def _mend_item(data: Plain, key: str) -> str:
         return f'a text with a comma in it needs quotes: `{keys[at - 1]}: "{before}, {key}"`'
     if isinstance(before, str) and re.fullmatch(r"\w+", key):
         return f"a list needs brackets: `{keys[at - 1]}: [{before}, {key}]`"
-    return mend_key(key, None)
+    return fix_key(key, None)
 
 
 def _find_keys(models: Iterable[type[BaseModel]]) -> Mapping[str, bool]:

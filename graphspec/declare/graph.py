@@ -20,7 +20,7 @@ from graphspec.declare.ops import KINDS, AdaptOp, CallOp, EmaOp, GradientOp, Los
 from graphspec.declare.parallel import ParallelSpec
 from graphspec.declare.precision import Compute, LossScaleSpec, PrecisionSpec
 from graphspec.declare.run import RunSpec
-from graphspec.words import did_you_mean, enumerate_names, mend_key
+from graphspec.words import did_you_mean, enumerate_names, fix_key
 
 SECOND = ("loss", "copy")
 """Keys that are kinds only where no other kind key is present."""
@@ -60,7 +60,7 @@ def _check(value: object) -> object:
     match (*kinds, *strays):
         case ():
             for key in op:
-                if help := mend_key(key, op[key]):
+                if help := fix_key(key, op[key]):
                     raise below((key,), problem("GS051", "this op has no kind", help=help, at="key"))
                 if label := did_you_mean(key, (*KINDS, *EXPANDED)):
                     message = f"no kind of op is named '{key}'"
@@ -98,7 +98,13 @@ MOST_MICRO_BATCHES = 64
 
 
 class GraphSpec(Declaration):
-    """A graph spec: one training step, declared, and optionally how to run it."""
+    """A graph spec: one training step, declared, and optionally how to run it.
+
+    >>> from graphspec import load
+    >>> spec = load("examples/simultaneous-gan/simultaneous-gan.yaml")
+    >>> list(spec.models), spec.ops["step_g"].kind, spec.run.steps
+    (['generator', 'discriminator'], 'update', 2000)
+    """
 
     graphspec: Literal[1]
     """The version of the language."""
@@ -184,10 +190,6 @@ class GraphSpec(Declaration):
     def span(self, *path: str | int, key: bool = False) -> Span | None:
         """Return the place of a part of the spec, or of its key; None for specs built in Python.
 
-        >>> from graphspec import load
-        >>> spec = load("examples/simultaneous-gan/simultaneous-gan.yaml")
-        >>> list(spec.models), spec.ops["step_g"].kind, spec.run.steps
-        (['generator', 'discriminator'], 'update', 2000)
         >>> spec.span("ops", "step_g", key=True).line
         27
         """

@@ -36,7 +36,7 @@ from graphspec.expand.phases import WRITES
 from graphspec.expand.plain import listed, put, rename_outputs
 from graphspec.limits import MOST_PROBLEMS
 from graphspec.read.source import Document, Path, Plain
-from graphspec.words import closest, did_you_mean, enumerate_names, mend_name
+from graphspec.words import closest, did_you_mean, enumerate_names, fix_name
 
 MODELS = frozenset({"model", "source", "called", "adapted", "rate"})
 """What a reference may name that a block has not: models are the document's."""
@@ -289,7 +289,7 @@ class _Binder:
         for key, name in op.inputs.references():
             if use.inside is not None or name in self._declared:  # names within a block are known only later
                 continue
-            wanted, remedy = WANTED["value"], mend_name(name)
+            wanted, remedy = WANTED["value"], fix_name(name)
             message = f"`inputs` of op '{use.name}' names '{name}', which is not declared; expected {wanted.noun}"
             label = "" if remedy else did_you_mean(name, self._declared)
             self._report(wanted.code, message, (*path, "inputs", key), label=label, help=remedy or wanted.help)

@@ -328,6 +328,8 @@ class _Described(GenerateJsonSchema):
             place = made["properties"].get(field.alias or name)
             if place is not None and name in said and field.description is None:
                 place["description"] = said[name]
+        if "description" in made:  # the docstring of the class, whose example is Python
+            made["description"] = made["description"].partition(">>> ")[0].rstrip()
         return made
 
 

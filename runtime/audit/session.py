@@ -16,7 +16,19 @@ from runtime.audit.report import Report
 
 
 class Audit:
-    """The report of an audit, complete once its steps have run: it reads as :class:`Report` does."""
+    """The report of an audit, complete once its steps have run: it has what :class:`Report` has.
+
+    >>> import torch
+    >>> import stepgraph as sg
+    >>> net = torch.nn.Linear(4, 1)
+    >>> opt = torch.optim.SGD(net.parameters(), 0.1)
+    >>> with sg.audit() as result:
+    ...     opt.zero_grad()
+    ...     net(torch.ones(8, 4)).square().mean().backward()
+    ...     opt.step()
+    >>> result.is_sound, result.findings
+    (True, ())
+    """
 
     def __init__(self) -> None:
         self._report: Report | None = None

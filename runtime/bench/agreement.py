@@ -30,7 +30,7 @@ class Agreement:
 
     @property
     def agrees(self) -> bool:
-        """Return whether the outputs are the same but for rounding."""
+        """Return whether the outputs are the same up to rounding."""
         return self.difference is not None and self.difference <= ROUNDING
 
     def __str__(self) -> str:

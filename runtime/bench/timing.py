@@ -106,7 +106,7 @@ def interleave(
                 laps[name].append(each)
         if is_stopped:
             break
-    return {name: _summarise(laps[name], laps[baseline]) for name in variants} if laps[baseline] else {}
+    return {name: _summarize(laps[name], laps[baseline]) for name in variants} if laps[baseline] else {}
 
 
 def _find_repeats(step: Run, slice_ms: float, multiple: int, stopwatch: Stopwatch) -> int:
@@ -121,7 +121,7 @@ def _find_repeats(step: Run, slice_ms: float, multiple: int, stopwatch: Stopwatc
     return max(1, round(wanted / once / multiple)) * multiple
 
 
-def _summarise(laps: list[Lap], baseline: list[Lap]) -> Timing:
+def _summarize(laps: list[Lap], baseline: list[Lap]) -> Timing:
     ratios = sorted(lap.wall / base.wall for lap, base in zip(laps, baseline, strict=True))
     return Timing(
         milliseconds=1e3 * statistics.median(lap.wall for lap in laps),

@@ -26,7 +26,14 @@ from runtime.state import Array, Plain, PlainModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The content of a checkpoint: arrays by name, and all else in named sections such as `counters`."""
+    """The content of a checkpoint: arrays by name, and all else in named sections such as `counters`.
+
+    >>> import numpy as np
+    >>> from runtime.checkpoints import Checkpoint
+    >>> kept = Checkpoint(arrays={"models.net.bias": np.zeros(4)}, sections={"counters": {"steps": {"train": 5}}})
+    >>> kept.arrays["models.net.bias"].shape, kept.sections["counters"]
+    ((4,), {'steps': {'train': 5}})
+    """
 
     arrays: Mapping[str, Array]
     """Arrays of any shape, of the names that :class:`State` has."""
@@ -447,7 +454,7 @@ def _join(folder: Path, files: Sequence[ShardFile]) -> dict[str, Array]:
         reached = 0
         for begin, array in found:
             if begin != reached:
-                raise ValueError(f"rows of the array {name!r} are missing, or there twice")
+                raise ValueError(f"rows of the array {name!r} are missing or duplicated")
             reached += len(array)
         joined[name] = np.concatenate([array for _, array in found])
     return joined

@@ -75,7 +75,7 @@ def audit(
         sys.stdout.flush()
         deliver(str(made), None, is_text=True)
         if made.findings and sys.stdout.isatty():
-            complain(f"what a finding means and how to mend it: `stepgraph explain {made.findings[0].code}`")
+            complain(f"what a finding means and how to fix it: `stepgraph explain {made.findings[0].code}`")
     if isinstance(problem, SystemExit):
         printed = f"{problem.code}\n" if isinstance(problem.code, str) else ""
         complain(f"{printed}exit code {PROBLEM}: the program ended with {made.trace.error}")

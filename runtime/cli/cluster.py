@@ -211,7 +211,7 @@ class _Reader(Struct, frozen=True, kw_only=True):
             message = "`flops` and `step` both say how fast a process is"
             yield self._diagnose(message, help="keep one of them: `step` is measured")
         if not {"flops", "step"} & seen:
-            message = "it is not said how fast a process is"
+            message = "the speed of a process is missing"
             help = f"add `{EXAMPLES['flops']}`, or the time of a step on one process: `{EXAMPLES['step']}`"
             yield self._diagnose(message, help=help)
 

@@ -280,7 +280,7 @@ class Examination:
         return any(framework.works for framework in self.frameworks) and not (self.trial and self.trial.failed)
 
     def to_plain(self) -> dict[str, object]:
-        """Return it as JSON holds it."""
+        """Return a JSON-compatible value."""
         return {"doctor": 1, "sound": self.is_sound, **asdict(self)}
 
 

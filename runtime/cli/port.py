@@ -46,7 +46,7 @@ def port(
         complain(f"not compared: {made.problem}")
     else:
         found = made.agreement
-        verdict = "equal but for rounding" if found.is_close else "not the same"
+        verdict = "equal up to rounding" if found.is_close else "not the same"
         complain(
             f"{counted(found.steps, 'step')} of both from the same numbers: {verdict} "
             f"(losses differ by at most {found.losses:.2g}, weights by {found.weights:.2g}, "

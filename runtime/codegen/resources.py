@@ -166,7 +166,7 @@ def find_penalized(program: Program) -> tuple[Transform, ...]:
 
 
 def find_frozen(program: Program) -> tuple[tuple[tuple[str, ...], Frozen], ...]:
-    """Return the sets of models in which parameters are frozen for now, with these, each once."""
+    """Return the sets of models in which parameters are currently frozen, with these, each once."""
     instructions = find_instructions(program)
     found = (each for each in instructions if isinstance(each, Gradient | Transform | Accumulate) and each.frozen)
     return tuple(dict.fromkeys((each.models, each.frozen) for each in found))
@@ -190,7 +190,7 @@ def find_joint(program: Program) -> tuple[tuple[str, ...], ...]:
 
 
 def frozen_key(models: tuple[str, ...], frozen: Frozen) -> str:
-    """Return the key of the places of parameters that are frozen for now."""
+    """Return the key of the places of parameters that are currently frozen."""
     return " ".join((*models, "|", *(part for each in frozen for part in each)))
 
 
@@ -270,7 +270,7 @@ class Names(Struct, frozen=True, kw_only=True):
         return self.table["frozen", model]
 
     def frozen_places(self, models: tuple[str, ...], frozen: Frozen) -> str:
-        """Return the places, in a set over some models, of the parameters that are frozen for now."""
+        """Return the places, in a set over some models, of the parameters that are currently frozen."""
         return self.table["frozen places", frozen_key(models, frozen)]
 
     def chosen(self, key: str) -> str:

@@ -13,7 +13,7 @@ from runtime.codegen.resources import count_parts
 from runtime.step import StepError
 
 MADE_UP = (2, 48)
-"""Two is the least at which normalisation over a batch means something; 48 has many divisors."""
+"""Two is the least at which normalization over a batch means something; 48 has many divisors."""
 FAILURES = frozenset({"GS210", "GS211"})
 """Codes of the failures that a batch of another size might avoid."""
 T = TypeVar("T")

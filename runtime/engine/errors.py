@@ -142,9 +142,9 @@ class _Failure:
         subject, span = name_subject(self.spec, self.op), find_span(self.spec, self.op)
         message, notes, help = self.framework.interpret(self.error)
         if self.framework.is_lost(self.error):
-            message = f"{subject} waited for the other processes in vain: one has ended, or hangs"
+            message = f"{subject} timed out waiting for the other processes: one has exited or hangs"
             notes = (f"{self.framework.title}: {self.framework.clean(self.error)}",)
-            help = "see what the other process has printed last"
+            help = "read the last output of the other process"
             return Diagnostic(code=LOST, message=message, span=span, notes=notes, help=help)
         raised = self.framework.raised_in(self.error)
         if raised:

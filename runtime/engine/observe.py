@@ -195,7 +195,7 @@ class Observer(ABC, Generic[D, T, M]):
 
     @abstractmethod
     def is_coupled(self, model: M) -> bool:
-        """Return whether a model normalises over the batch in training."""
+        """Return whether a model normalizes over the batch in training."""
 
     @abstractmethod
     def has_layer(self, model: M, path: str) -> bool:

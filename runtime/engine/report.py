@@ -16,7 +16,19 @@ from runtime.engine.overflow import NOTHING, Overflow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateReport:
-    """What one update did in a step: whether it fired, why or why not, and how far its optimizers are."""
+    """What one update did in a step: whether it fired, why or why not, and the state of its optimizers.
+
+    >>> import numpy as np
+    >>> from compiler import compile_step
+    >>> from graphspec import load
+    >>> from runtime import build
+    >>> plan = compile_step(load("examples/simultaneous-gan/simultaneous-gan.yaml"))
+    >>> step = build(plan, device="cpu")
+    >>> _ = step({"image": np.zeros((4, 1, 8, 8), np.float32)})
+    >>> update = step.report.updates["step_g"]
+    >>> update.fired, update.skipped, dict(update.iterations), dict(update.learning_rates)
+    (True, False, {'generator': 1}, {'generator': 0.0005})
+    """
 
     name: str
     fired: bool

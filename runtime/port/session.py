@@ -46,12 +46,12 @@ class Agreement:
     weights: float
     """The greatest difference of a parameter or buffer, relative to the greatest number of its tensor, from 1 up."""
     share: float
-    """The greatest difference in a model but for rounding, as a part of how far its weights have moved at most."""
+    """The greatest difference in a model beyond rounding, relative to how far its weights have moved at most."""
     dtype: str
 
     @property
     def is_close(self) -> bool:
-        """Return whether they differ by rounding alone, and by little of what the weights have moved."""
+        """Return whether they agree up to rounding, which is small compared with how far the weights have moved."""
         is_small = max(self.losses, self.weights) <= (1e-8 if self.dtype == "float64" else 1e-4)
         return is_small and self.share <= _MOST
 

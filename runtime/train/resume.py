@@ -175,10 +175,10 @@ def compare_specs(old: GraphSpec, new: GraphSpec) -> tuple[Change, ...]:
     The comparison is by meaning: a default that is written out, a variable, an interpolation, another order of ops or a
     shorter spelling are no changes. The order among the forwards of a model that may have buffers is one.
     """
-    plain = _normalise(new)
+    plain = _normalize(new)
     lasts_a_share = any(_SHARE.search(_write(plain.get(section, NOTHING))) for section in ("models", "ops"))
     changes: list[Change] = []
-    for path, before, after in _compare((), _normalise(old), plain):
+    for path, before, after in _compare((), _normalize(old), plain):
         # The length of a run changes numbers where something lasts a share of it.
         is_length = path[:2] in (("run", "steps"), ("run", "epochs"))
         kind = "hyper" if is_length and lasts_a_share else classify_change(path, before, after)
@@ -199,7 +199,7 @@ def refuse_changes(folder: FilePath, changes: Sequence[Change]) -> SpecError:
     return problem("GS245", message, notes=notes, help="undo that, or start a new run in another folder")
 
 
-def _normalise(spec: GraphSpec) -> dict[str, Plain]:
+def _normalize(spec: GraphSpec) -> dict[str, Plain]:
     """Return a spec as plain data with the implied fields that its ops leave out."""
     plain = to_plain(spec)
     ops: dict[str, Plain] = {}

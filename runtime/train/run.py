@@ -80,14 +80,14 @@ def introduce(session: Session, stream: TextIO) -> None:
         print(f"  note: {note}", file=stream)
     for change in session.past.changes if session.past is not None else ():
         print(f"  changed: {change}", file=stream)
-    print(f"{'writing to' if session.past is None else 'going on in'} {session.folder}/\n", file=stream, flush=True)
+    print(f"{'writing to' if session.past is None else 'resuming in'} {session.folder}/\n", file=stream, flush=True)
 
 
 def resumed(step: int, notes: Sequence[str], stream: TextIO) -> None:
     """Print where a run resumes, and notes on its data."""
     for note in notes:
         print(f"note: {note}", file=stream)
-    print(f"going on after step {step:,}\n", file=stream, flush=True)
+    print(f"resuming after step {step:,}\n", file=stream, flush=True)
 
 
 def sum_up(outcome: Outcome, folder: Path, stream: TextIO) -> None:

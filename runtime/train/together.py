@@ -51,7 +51,7 @@ def require_others(spec: GraphSpec) -> None:
 def join(spec: GraphSpec, backend: str, device: str, *, is_debugging: bool) -> Processes:
     """Return the processes that a launcher has started for a run, after meeting them; alone without one.
 
-    Raises SpecError (GS257) where they cannot take the run together, or do not find each other.
+    Raises SpecError (GS257) where they cannot take the run together, or cannot reach each other.
     """
     count = find_backend(backend).count_started()
     if count == 1:

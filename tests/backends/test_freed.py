@@ -46,7 +46,7 @@ def test_a_step_that_nobody_holds_is_freed(backend: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.needs("tensorflow")
-def test_a_layer_that_normalises_keeps_no_graph_of_tensorflow() -> None:
+def test_a_layer_that_normalizes_keeps_no_graph_of_tensorflow() -> None:
     from tensorflow.python.framework.func_graph import FuncGraph
 
     def count() -> int:

@@ -167,7 +167,7 @@ def test_an_average_over_statistics_says_what_becomes_of_them(backend):
 
 
 def in_two_calls(world: World, real: torch.Tensor, fake: torch.Tensor) -> World:
-    """Move a discriminator that normalises real and generated images apart, real ones first."""
+    """Move a discriminator that normalizes real and generated images apart, real ones first."""
     d, shifted = world["d"], fake + 3.0
     stepped = descend(lambda w: high(normed(w, real, train=True)) + low(normed(w, shifted, train=True)), d)
     seen = moved(moved(d, real), shifted)
@@ -175,7 +175,7 @@ def in_two_calls(world: World, real: torch.Tensor, fake: torch.Tensor) -> World:
 
 
 def in_one_call(world: World, real: torch.Tensor, fake: torch.Tensor) -> World:
-    """Move a discriminator that normalises all images together."""
+    """Move a discriminator that normalizes all images together."""
     d, every, rows = world["d"], torch.cat([real, fake + 3.0]), len(real)
 
     def loss(w: Weights) -> torch.Tensor:

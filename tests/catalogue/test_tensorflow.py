@@ -60,7 +60,7 @@ def taught_by_a_drifting_teacher(world: World, x: torch.Tensor) -> World:
     return {"student": student, "teacher": moved(world["teacher"], x)}
 
 
-def test_a_frozen_model_normalises_as_its_mode_says():
+def test_a_frozen_model_normalizes_as_its_mode_says():
     trial = train("teacher-in-train-mode")
     assert trial.error_of(taught_by_a_drifting_teacher) <= SAME
     (x, *_) = (batch["x"] for batch in batches(trial.plan))

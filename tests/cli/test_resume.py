@@ -148,7 +148,7 @@ def test_without_out_the_last_run_of_that_name_goes_on(line, capsys):
     shutil.copytree("runs/line-3", "runs/line-4")
     Path("runs/line-4/run.json").unlink()
     assert execute(["run", "line.yaml", "--resume", "--steps", "14"]) == 0
-    assert "going on in runs/line-3/" in capsys.readouterr().out
+    assert "resuming in runs/line-3/" in capsys.readouterr().out
     assert execute(["run", "line.yaml"]) == 0
     assert Path("runs/line-5").exists()
 
@@ -158,7 +158,7 @@ def test_a_run_of_a_spec_whose_name_looks_like_a_number_is_not_taken(line, capsy
     Path("other.yaml").write_text(SPEC.replace("name: line", "name: line-2"))
     assert execute(["run", "other.yaml", "--out", "runs/line-2"]) == 0
     assert execute(["run", "line.yaml", "--resume", "--steps", "14"]) == 0
-    assert "going on in runs/line/" in capsys.readouterr().out
+    assert "resuming in runs/line/" in capsys.readouterr().out
 
 
 PATIENT = """  test: {source: npz, path: line.npz, batch: 20}

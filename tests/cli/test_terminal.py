@@ -74,7 +74,7 @@ def test_a_plan_on_a_terminal_says_where_its_words_are_explained(capsys):
 
 def test_an_audit_on_a_terminal_says_where_its_findings_are_explained(capsys):
     script = str(ROOT / "tests" / "audit" / "cases" / "h01_gan_one_fake.py")
-    hint = "what a finding means and how to mend it: `stepgraph explain stale-read`"
+    hint = "what a finding means and how to fix it: `stepgraph explain stale-read`"
     with on_terminal("audit", script) as (process, stream):
         read_until(stream, hint.encode())
         assert process.wait(60) == 1

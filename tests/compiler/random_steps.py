@@ -7,7 +7,7 @@ from random import Random
 from tests.compiler.naive import Naive
 
 PLAIN = [{"linear": 4}, {"linear": 4}]
-NORMALISED = [{"linear": 4}, "batch_norm", {"linear": 4}]
+NORMALIZED = [{"linear": 4}, "batch_norm", {"linear": 4}]
 
 
 def random_step(seed: int, *, updates: int = 4) -> dict:
@@ -53,7 +53,7 @@ class _Writer:
     def write(self) -> dict:
         """Return a document with up to ``updates`` updates."""
         for name in "abcd"[: self.random.randint(2, 4)]:
-            layers = NORMALISED if self.random.random() < 0.35 else PLAIN
+            layers = NORMALIZED if self.random.random() < 0.35 else PLAIN
             self.models[name] = {"layers": layers, "optimizer": "sgd"}
         for index in range(self.random.randint(4, 8)):
             self._add_value(f"v{index}")

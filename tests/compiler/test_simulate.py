@@ -311,18 +311,18 @@ def test_a_measured_step_serves_for_classes():
     (estimate,) = simulation.estimates
     assert simulation.one.step == pytest.approx(12e-3)
     assert estimate.compute == pytest.approx(3e-3, rel=0.01)
-    assert "`net.flops=...` says it" in print_simulation(simulation)
-    assert "`net.parameters=...` says it" in print_simulation(simulation)
+    assert "set `net.flops=...`" in print_simulation(simulation)
+    assert "set `net.parameters=...`" in print_simulation(simulation)
 
 
 def test_operations_of_a_class_are_asked_for():
-    with pytest.raises(ClusterProblem, match="what a forward of model 'net' takes is not known") as error:
+    with pytest.raises(ClusterProblem, match="the cost of a forward of model 'net' is not known") as error:
         run(CLASS)
     assert "net.flops=4GFLOP" in error.value.help
 
 
 def test_a_batch_is_asked_for():
-    with pytest.raises(ClusterProblem, match="how many rows a batch has"):
+    with pytest.raises(ClusterProblem, match="the number of rows of a batch"):
         simulate(compile_step(load(TINY)), "train", Cluster(ranks=(2,), **SLOW))
 
 
@@ -366,7 +366,7 @@ GOOD = "ranks=2, bandwidth=1GB/s, latency=5us, flops=1TFLOP/s"
         (f"{GOOD}, scaling=week", 64, "`scaling` is strong or weak, not 'week'"),
         (f"{GOOD}, flops=2TFLOP/s", 62, "`flops` is there twice"),
         (f"{GOOD}, step=2ms", 1, "`flops` and `step` both say how fast a process is"),
-        ("ranks=2, bandwidth=1GB/s, latency=5us", 1, "it is not said how fast a process is"),
+        ("ranks=2, bandwidth=1GB/s, latency=5us", 1, "the speed of a process is missing"),
         ("ranks=2, latency=5us, step=2ms", 1, "`bandwidth` is missing"),
         ("ranks=2, bandwidth=1GB/s, latency=5us, step=2ms, overhead=3ms", 1, "the overhead is longer than the step"),
         ("8", 1, "expected `key=value`"),
@@ -456,4 +456,4 @@ def test_options_that_do_not_go_together_are_refused(tiny, capsys, options, mess
 
 def test_what_a_step_lacks_is_a_diagnostic(tiny, capsys):
     assert execute(["plan", tiny, "--simulate", "ranks=2, bandwidth=1GB/s, latency=5us, flops=1TFLOP/s"]) == 1
-    assert "error[GS239]: it is not known how many rows a batch has" in capsys.readouterr().err
+    assert "error[GS239]: the number of rows of a batch is missing" in capsys.readouterr().err

@@ -157,7 +157,7 @@ def compare(theirs: Plan, ours: Plan) -> str:
     if apart:
         if takes_signs(theirs) and _has_rounding(theirs):
             raise DegenerateError("a rule takes signs, and a loss is nothing but rounding")
-        # A number that is zero but for rounding may be exactly zero on one of them.
+        # A number that is zero up to rounding may be exactly zero on one of them.
         if find_apart(run(disturbed(Execution(theirs)), theirs), torch, tolerance, loose):
             raise DegenerateError("PyTorch itself says something else of weights with other last bits")
         if find_apart(run(disturbed(TensorFlowExecution(complete_plan(ours))), ours), tensorflow, tolerance, loose):

@@ -108,7 +108,7 @@ def specs() -> tuple[Scenario, ...]:
 
 
 ADAM = "{name: adam, lr: 0.01, eps: 1e-4}"
-"""With so large an eps that a gradient of rounding alone stays one."""
+"""With so large an eps that a gradient of pure rounding stays one."""
 
 
 def programs() -> tuple[Scenario, ...]:

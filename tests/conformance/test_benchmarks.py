@@ -32,7 +32,7 @@ def test_five_steps_of_ours_are_those_of_the_expert_to_the_bit(workload, variant
 @every_workload
 def test_the_losses_of_the_idiom_differ_from_them_by_rounding_alone(workload):
     # Its optimizer and its average round otherwise. Weights are not compared: a bias before BatchNorm has a gradient
-    # of rounding alone, out of which Adam makes whole steps, and no loss feels them.
+    # of pure rounding, out of which Adam makes whole steps, and no loss feels them.
     assert train(workload, "idiom")[0] == pytest.approx(train(workload, "expert")[0], rel=1e-6)
 
 

@@ -205,7 +205,7 @@ def run_alone(folder: Path, *options: str) -> str:
 def test_a_run_goes_on_under_the_other_backend_and_says_so(line: tuple[Path, str]) -> None:
     folder, told = line
     assert "  changed: backend: torch -> tensorflow\n" in told
-    assert "going on after step 8" in told
+    assert "resuming after step 8" in told
     records = [json.loads((folder / "crossed" / name).read_text()) for name in ("run-until-8.json", "run.json")]
     assert [each["backend"] for each in records] == ["torch", "tensorflow"]
 

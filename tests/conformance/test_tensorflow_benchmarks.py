@@ -22,5 +22,5 @@ def test_five_steps_give_the_losses_of_the_expert_but_for_rounding(workload):
     assert len(set(losses["emitted step"])) == len(losses["emitted step"])  # every step changes something
     assert losses["emitted step"] == losses["built step"]
     assert losses["emitted step"] == pytest.approx(losses[EXPERT], rel=2e-6)
-    # The optimizer of Keras adds epsilon to another root, and its normalisation rounds otherwise.
+    # The optimizer of Keras adds epsilon to another root, and its normalization rounds otherwise.
     assert losses["Keras"] == pytest.approx(losses[EXPERT], rel=2e-4)

@@ -239,10 +239,10 @@ def find_examples(part: Callable[..., object]) -> list[doctest.DocTest]:
 
 
 def find_bare(part: Callable[..., object]) -> list[str]:
-    """Return a function, or the methods of a class, that should have an example and have none."""
+    """Return a function, or a class and its methods, that should have an example and have none."""
     name = name_part(part)
-    wanted = [f"{name}.{node.name}" for node in find_methods(part)] if isinstance(part, type) else [name]
-    return sorted({*wanted} - {each.name for each in find_examples(part)})
+    methods = find_methods(part) if isinstance(part, type) else ()
+    return sorted({name, *(f"{name}.{node.name}" for node in methods)} - {each.name for each in find_examples(part)})
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def test_the_page_has_everything_that_the_packages_export() -> None:
     assert exported - BETWEEN <= API.keys()
 
 
-def test_every_function_and_method_has_an_example() -> None:
+def test_every_function_class_and_method_has_an_example() -> None:
     assert [name for part in API.values() for name in find_bare(part)] == []
 
 

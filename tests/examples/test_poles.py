@@ -31,7 +31,7 @@ def rollouts(**options):
 
 
 def test_accelerations_solve_the_equations_of_motion():
-    """The generalised forces on cart and pole are the matrix of masses times the two accelerations."""
+    """The generalized forces on cart and pole are the matrix of masses times the two accelerations."""
     lever, turning = 0.1 * 0.5, STATES[:, 3]
     sine, cosine = np.sin(STATES[:, 2]), np.cos(STATES[:, 2])
     on_cart = FORCES + lever * turning**2 * sine - 0.0005 * np.sign(STATES[:, 1])

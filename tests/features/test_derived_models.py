@@ -179,7 +179,7 @@ SAM = """
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_sam_climbs_by_the_normalised_gradient(backend: str, order: int) -> None:
+def test_sam_climbs_by_the_normalized_gradient(backend: str, order: int) -> None:
     """Foret et al. 2021 take the gradient at the perturbed weights (order 1); order 2 differentiates the way, too."""
 
     def outer(models: dict[str, Weights], batch: Mapping[str, torch.Tensor]) -> None:

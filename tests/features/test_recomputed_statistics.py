@@ -99,18 +99,18 @@ def train(backend: str, fields: str):
 
 
 def expect(values, batches) -> dict[str, np.ndarray]:
-    """Return the means over batches of the statistics of each, by hand: layers before it normalise by the batch."""
+    """Return the means over batches of the statistics of each, by hand: layers before it normalize by the batch."""
     found: dict[str, list[np.ndarray]] = {name: [] for name in STATISTICS}
 
-    def normalise(x, place):
+    def normalize(x, place):
         mean, variance = x.mean(axis=0), x.var(axis=0)
         found[f"{place}.running_mean"].append(mean)
         found[f"{place}.running_var"].append(variance * len(x) / (len(x) - 1))
         return (x - mean) / np.sqrt(variance + 1e-5) * values[f"{place}.weight"] + values[f"{place}.bias"]
 
     for batch in batches:
-        hidden = np.maximum(normalise(batch["x"] @ values["0.weight"].T + values["0.bias"], "1"), 0)
-        normalise(hidden @ values["3.0.weight"].T + values["3.0.bias"], "3.1")
+        hidden = np.maximum(normalize(batch["x"] @ values["0.weight"].T + values["0.bias"], "1"), 0)
+        normalize(hidden @ values["3.0.weight"].T + values["3.0.bias"], "3.1")
     return {name: np.mean(each, axis=0) for name, each in found.items()}
 
 
@@ -170,12 +170,12 @@ def test_evaluations_use_them_and_training_goes_on_as_before(backend: str) -> No
     step.recompute_buffers("average", BATCHES)
     values, x = of(step, "average"), BATCHES[0]["x"]
 
-    def normalise(x, place):
+    def normalize(x, place):
         scale = values[f"{place}.weight"] / np.sqrt(values[f"{place}.running_var"] + 1e-5)
         return (x - values[f"{place}.running_mean"]) * scale + values[f"{place}.bias"]
 
-    hidden = np.maximum(normalise(x @ values["0.weight"].T + values["0.bias"], "1"), 0)
-    hidden = hidden + normalise(hidden @ values["3.0.weight"].T + values["3.0.bias"], "3.1")
+    hidden = np.maximum(normalize(x @ values["0.weight"].T + values["0.bias"], "1"), 0)
+    hidden = hidden + normalize(hidden @ values["3.0.weight"].T + values["3.0.bias"], "3.1")
     expected = hidden @ values["5.weight"].T + values["5.bias"]
     assert np.allclose(step.numpy(step(BATCHES[0], mode="eval")["out"]), expected, rtol=1e-9, atol=1e-12)
     for each in (step, other):

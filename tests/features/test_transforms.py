@@ -116,7 +116,7 @@ def test_the_clip_of_an_update_by_weights_is_that_transform(backend):
     assert np.allclose(HEAVY - weights(step)["v.value"], [[1.2, 1.6], [0.3, 0.4], [1.2, 1.6]], atol=1e-12)
 
 
-def test_scaled_centred_and_normalised_gradients(backend):
+def test_scaled_centred_and_normalized_gradients(backend):
     assert np.allclose(changed(backend, "scale, inputs: slopes, args: {factor: -0.5}"), -0.5 * SLOPES)
     halves = [[-0.5, 0.5], [-0.05, 0.05], [-1.0, 1.0]]
     assert np.allclose(changed(backend, "centralize, inputs: slopes"), halves, atol=1e-12)

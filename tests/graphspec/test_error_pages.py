@@ -25,10 +25,10 @@ def _examples(path):
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_the_first_example_gives_the_code_and_the_second_is_mended(path, find):
-    wrong, mended = _examples(path)
+def test_the_first_example_gives_the_code_and_the_second_is_corrected(path, find):
+    wrong, corrected = _examples(path)
     assert find(wrong).codes == (path.stem,)
-    assert load(mended).ops
+    assert load(corrected).ops
 
 
 def test_every_code_of_the_rules_has_a_page_and_every_page_a_rule():

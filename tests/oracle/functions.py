@@ -87,7 +87,7 @@ def norm(n: Numbers, x: Array, axes: tuple[int, ...], *, keep: bool = False) -> 
     """Return a length, which has no gradient at zero; frameworks give it one."""
     found = length(n, x, axes, keep=keep)
     if (n.real(found) < 1e-12).any():
-        raise DegenerateError("a norm of what is zero but for rounding has no gradient")
+        raise DegenerateError("the norm of a tensor that is zero up to rounding has no gradient")
     return found
 
 
@@ -95,7 +95,7 @@ def normalize(n: Numbers, x: Array, axis: int = -1) -> Array:
     """Return x / max(||x||, 1e-12)."""
     found = length(n, x, (beyond(axis) % x.ndim,), keep=True)
     if (n.real(found) < 1e-12).any():
-        raise DegenerateError("normalize enlarges what is zero but for rounding")
+        raise DegenerateError("normalize scales up a tensor that is zero up to rounding")
     return x / n.where(n.real(found) > 1e-12, found, found * 0 + 1e-12)
 
 

@@ -34,7 +34,7 @@ def differentiate(
         found = by_graph(world, loss, targets, seed)
         return {key: value.detach().numpy() for key, value in found.items()}
     if not are_finite(found) and are_finite(by_graph(world, loss, targets, seed)):
-        raise DegenerateError("what is not finite is multiplied by zeros, which frameworks leave out")
+        raise DegenerateError("values that are not finite are multiplied by zeros, which frameworks skip")
     return found
 
 

@@ -185,7 +185,7 @@ class Runs:
     def _next_buffers(self, run: str) -> list[str]:
         """Return the writer of buffers that a forward would not see when it runs again.
 
-        One in training normalises with its batch: only an average or a copy changes what it finds.
+        One in training normalizes with its batch: only an average or a copy changes what it finds.
         """
         cell = f"{self.meaning.called(self.ops[op_of(run)].forward)}.buffers"
         writers = self.versions.writers(cell)

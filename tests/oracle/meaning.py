@@ -40,7 +40,7 @@ class Meaning:
         self.spec, self.mode, self.dataset = (spec := with_backs(spec)), mode, dataset
         self.ops = spec.ops
         self.whole = spec
-        """The spec in which groups that are frozen for now are not."""
+        """The spec in which groups that are currently frozen are not."""
         self.storages = Storages(spec)
         self.derived = {name for name, op in spec.ops.items() if isinstance(op, AdaptOp)}
         self.owner = {value: name for name, op in spec.ops.items() for value in op.defines(name)}

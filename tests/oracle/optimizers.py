@@ -115,7 +115,7 @@ def lion(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
     m = s.get("m", 0 * g)
     direction = b1 * m + (1 - b1) * g
     if (np.abs(direction) < ROUNDING).any():
-        raise DegenerateError("lion takes the sign of what is zero but for rounding")
+        raise DegenerateError("lion takes the sign of a number that is zero up to rounding")
     return w - o["lr"] * (np.sign(direction) + o["weight_decay"] * w), {"m": b2 * m + (1 - b2) * g}
 
 
@@ -127,7 +127,7 @@ def _ratio(weights: np.ndarray, step: np.ndarray, ratio: Callable[[float, float]
     """Return a ratio of the lengths of weights and of a step; 1 for weights of length 0."""
     w, g = (float(np.sqrt((each * each).sum())) for each in (weights, step))
     if 0 < w < TINY or g < TINY:
-        raise DegenerateError("a length that may be rounding alone is divided by")
+        raise DegenerateError("division by a norm that may be pure rounding")
     return ratio(w, g) if w else 1.0
 
 
@@ -182,7 +182,7 @@ def rprop(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped
     A size is kept in units of lr, so that lr scales the steps of all weights whenever it changes.
     """
     if not np.isfinite(g).all() or (np.abs(g) < ROUNDING).any():
-        raise DegenerateError("rprop takes the sign of what is no number, or zero but for rounding")
+        raise DegenerateError("rprop takes the sign of NaN, or of a number that is zero up to rounding")
     turn = np.sign(s.get("before", 0 * g) * g)
     size = s.get("size", 0 * g + 1.0) * np.choose(turn.astype(int) + 1, [o["eta_minus"], 1.0, o["eta_plus"]])
     if o["lr"]:
@@ -196,10 +196,10 @@ def muon(w: np.ndarray, g: np.ndarray, s: Slots, o: Options, t: int) -> Stepped:
     m, (rows, columns) = o["momentum"], w.shape
     mean = m * s.get("m", 0 * g) + (1 - m) * g
     if not np.isfinite(mean).all():
-        raise DegenerateError("muon decomposes what is no number")
+        raise DegenerateError("muon decomposes NaN")
     u, values, v = np.linalg.svd((1 - m) * g + m * mean if o["nesterov"] else mean, full_matrices=False)
     if 0 < np.linalg.norm(values) < 1e-6:
-        raise DegenerateError("muon divides what may be rounding alone by its own length")
+        raise DegenerateError("muon divides a matrix that may be pure rounding by its own norm")
     values = values / max(float(np.linalg.norm(values)), o["eps"])
     for _ in range(o["ns_steps"]):
         values = 3.4445 * values - 4.775 * values**3 + 2.0315 * values**5

@@ -45,7 +45,7 @@ class Oracle:
         self.last: StepValues | None = None
         self.blur: Callable[[str, tuple[int, ...]], np.ndarray] | None = None
         self.is_vague = False
-        """Whether something that has happened hangs on a gradient that may be zero but for rounding."""
+        """Whether something that has happened hangs on a gradient that may be zero up to rounding."""
 
     @property
     def state(self) -> Mapping[str, State]:

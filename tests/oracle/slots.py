@@ -37,7 +37,7 @@ class Optimizers:
     def __init__(self, spec: GraphSpec, cells: Mapping[str, Cell], epoch: int = 1) -> None:
         self.spec, self.cells, self.epoch = spec, dict(cells), epoch
         self.is_vague = False
-        """Whether some rule divided a gradient that may be zero but for rounding by its own size."""
+        """Whether some rule divided a gradient that may be zero up to rounding by its own size."""
         self.after: dict[tuple[str, str], Cell] = {}
         """By cell and update."""
         self.counts: dict[tuple[str, str], int] = {}

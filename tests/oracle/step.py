@@ -176,7 +176,7 @@ class StepValues:
     def targets(self, models: tuple[str, ...], *, whole: bool = False) -> Mapping[Target, tuple[int, ...]]:
         """Return all parameters of some models with their shapes, by holder: what they share is one target.
 
-        ``whole``: those that are frozen for now as well.
+        ``whole``: those that are currently frozen as well.
         """
         spec = self.meaning.whole if whole else self.meaning.spec
         return {

@@ -68,7 +68,7 @@ def add_penalties(step: StepValues, name: str, op: UpdateOp, gradients: Mapping)
 def _slope(term: Any, key: str, w: np.ndarray, *, moved: bool) -> np.ndarray | float:
     """Return the derivative of l1 |w| + l2 w^2, each summed; ``moved``: the weights are not the initial ones."""
     if term.l1 and moved and (np.abs(w) < ROUNDING).any():
-        raise DegenerateError("l1 takes the sign of what is zero but for rounding")
+        raise DegenerateError("l1 takes the sign of a number that is zero up to rounding")
     return (term.l1 or 0.0) * np.sign(w) + 2 * (term.l2 or 0.0) * w
 
 

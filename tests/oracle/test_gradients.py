@@ -53,7 +53,7 @@ PENALTY = {
 }
 
 
-@pytest.mark.parametrize("layers", [PLAIN, NORMED], ids=["plain", "normalised"])
+@pytest.mark.parametrize("layers", [PLAIN, NORMED], ids=["plain", "normalized"])
 def test_complex_step_and_the_graph_give_the_same_first_derivatives(layers):
     step = begin({**CHAIN, "u": {"update": ["a", "b"], "loss": "l"}}, layers)
     targets = {**step.targets(("a", "b")), ("", "h"): (3, 4)}
@@ -68,7 +68,7 @@ def test_complex_step_declines_what_is_differentiated_twice():
         by_complex_step(step.base, "total", step.targets(("a",)))
 
 
-@pytest.mark.parametrize("layers", [PLAIN, NORMED], ids=["plain", "normalised"])
+@pytest.mark.parametrize("layers", [PLAIN, NORMED], ids=["plain", "normalized"])
 def test_second_derivatives_are_those_of_finite_differences(layers):
     document = {**PENALTY, "u": {"update": ["a", "b"], "loss": "total"}}
     step = begin(document, layers)

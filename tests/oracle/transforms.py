@@ -132,7 +132,7 @@ def normalize(gradients: Gradients, per: str = "global") -> Gradients:
         return {key: normalize({key: g})[key] for key, g in gradients.items()}
     length = math.sqrt(product(gradients, gradients))
     if length < VANISHING:
-        raise DegenerateError("normalize divides what is zero but for rounding by its own size")
+        raise DegenerateError("normalize divides a tensor that is zero up to rounding by its own norm")
     return {key: g / max(length, 1e-12) for key, g in gradients.items()}
 
 
@@ -147,7 +147,7 @@ def product(a: Gradients, b: Gradients) -> float:
 def project(a: Gradients, b: Gradients) -> Gradients:
     """Return one set without its part against another."""
     if product(b, b) < VANISHING**2:
-        raise DegenerateError("a projection divides by what is zero but for rounding")
+        raise DegenerateError("a projection divides by a number that is zero up to rounding")
     share = min(0.0, product(a, b)) / product(b, b)
     return {key: a[key] - share * b[key] for key in a}
 

@@ -132,7 +132,7 @@ FAILING = LINE.replace("source: npz, path: line.npz", "class: sources:Failing, a
     ("how", "said"),
     [
         ("raises", ["error[GS226]: data.train, epoch 2, batch 1: the source raised OSError: no such picture"]),
-        ("hangs", ["error[GS259]", "waited for the other processes in vain", "without an answer: rank 1"]),
+        ("hangs", ["error[GS259]", "timed out waiting for the other processes", "without an answer: rank 1"]),
     ],
 )
 def test_a_process_that_fails_ends_all_with_one_message(tmp_path: Path, how: str, said: list[str]) -> None:
@@ -257,7 +257,7 @@ def test_a_launcher_starts_a_run_again_that_has_lost_a_process(whole: Path, tmp_
     printed = (tmp_path / "printed.txt").read_text()
     assert printed.count("error[") == printed.count("error[GS259]") == 1
     assert "without an answer: rank 1" in printed
-    assert "going on after step 5" in printed
+    assert "resuming after step 5" in printed
 
 
 SHOWN = """graphspec: 1

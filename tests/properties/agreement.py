@@ -146,7 +146,7 @@ def judge(told: tuple[GraphSpec, Mapping, Sequence[str]], found: Record, meant: 
     if mismatch and hangs_on_rounding(*told, meant):
         raise DegenerateError("rounding alone changes the numbers")
     if mismatch and is_vague(*told) and not find_difference(found, meant, True, loose):
-        raise DegenerateError("a little off, behind a gradient that may be rounding alone")
+        raise DegenerateError("a little off, after a gradient that may be pure rounding")
     return mismatch
 
 
@@ -206,7 +206,7 @@ def hangs_on_rounding(spec: GraphSpec, shapes: Mapping, modes: Sequence[str], me
 
 
 def is_vague(spec: GraphSpec, shapes: Mapping, modes: Sequence[str]) -> bool:
-    """Return whether a rule divides a gradient that may be zero but for rounding by its own size."""
+    """Return whether a rule divides a gradient that may be zero up to rounding by its own size."""
     oracle = Oracle(spec, shapes)
     with np.errstate(all="ignore"):
         for turn, batch in zip(find_turns(spec, modes), batches(spec), strict=False):

@@ -8,12 +8,12 @@ ACTIVATIONS: tuple[object, ...] = (
     "tanh", "sigmoid", "gelu", "silu", "elu", "relu", {"leaky_relu": 0.2}, "softmax", "identity",
 )  # fmt: skip
 STATELESS = ("plain", "plain", "deep", "residual", "layer_norm", "group_norm", "dropout", "conv", "pool")
-NORMALISED = ("normalised", "normalised", "first", "normalised dropout", "normalised conv")
+NORMALIZED = ("normalized", "normalized", "first", "normalized dropout", "normalized conv")
 
 
 def random_layers(random: Random, size: int) -> list[object]:
-    """Return layers; a third has BatchNorm, behind layers without bias: its gradient would be rounding alone."""
-    kind = random.choice(NORMALISED if random.random() < 0.35 else STATELESS)
+    """Return layers; a third has BatchNorm, behind layers without bias: its gradient would be pure rounding error."""
+    kind = random.choice(NORMALIZED if random.random() < 0.35 else STATELESS)
     act, wide = random.choice(ACTIVATIONS), random.choice([2, 3, 4])
     end: object = {"linear": size}
     bare: object = {"linear": {"out": wide, "bias": False}}
@@ -37,11 +37,11 @@ def random_layers(random: Random, size: int) -> list[object]:
         case "pool":
             pool = random.choice(["avg_pool", "max_pool"])
             return [*grid, {"conv2d": conv}, act, {pool: {"kernel": 2, "stride": 1}}, "flatten", end]
-        case "normalised":
+        case "normalized":
             return [bare, "batch_norm", act, end]
         case "first":
             return [{"batch_norm": {"momentum": 0.5}}, end, act, end]
-        case "normalised dropout":
+        case "normalized dropout":
             return [bare, {"batch_norm": {"affine": False}}, "tanh", {"dropout": 0.3}, end]
         case _:
             return [*grid, {"conv2d": {**conv, "bias": False}}, "batch_norm", act, "flatten", end]

@@ -69,7 +69,7 @@ MUTANTS_OF_AVERAGES = (
     ),
     Mutant(
         name="zeros-left-in",
-        says="What an average began with is not divided out.",
+        says="The initial zeros of an average are not divided out.",
         place="lower.average:_find_progress",
         change=to.change(begin_as_it_is),
         killer="numbers",
@@ -85,7 +85,7 @@ MUTANTS_OF_AVERAGES = (
     ),
     Mutant(
         name="all-averaged",
-        says="`match` and `exclude` choose nothing.",
+        says="`match` and `exclude` are ignored.",
         place="lower.table:LOWERINGS",
         change=to.change_row(EmaOp, average_all),
         killer="numbers",
@@ -93,7 +93,7 @@ MUTANTS_OF_AVERAGES = (
     ),
     Mutant(
         name="never-rounded",
-        says="`dtype` of an average changes none of its numbers.",
+        says="`dtype` of an average is ignored.",
         place="lower.table:LOWERINGS",
         change=to.change_row(EmaOp, round_none),
         killer="numbers",
@@ -109,7 +109,7 @@ MUTANTS_OF_AVERAGES = (
     ),
     Mutant(
         name="written-back-each-time",
-        says="A model takes the weights of its average whenever that is taken.",
+        says="A model takes the weights of its average whenever that is updated.",
         place="lower.table:LOWERINGS",
         change=to.change_row(EmaOp, take_all_back),
         killer="numbers",

@@ -70,7 +70,7 @@ MUTANTS_OF_LANGUAGE = (
     ),
     Mutant(
         name="rates-learn-nothing",
-        says="A learned rate of a derived model stays what it began with.",
+        says="A learned rate of a derived model keeps its initial value.",
         place="lower.table:LOWERINGS",
         change=to.change_row(AdaptOp, learn_nothing),
         killer="numbers",
@@ -94,7 +94,7 @@ MUTANTS_OF_LANGUAGE = (
     ),
     Mutant(
         name="norms-keep-nothing",
-        says="What a spectral norm keeps is no buffer of its model.",
+        says="The vectors of a spectral norm are not buffers of its model.",
         place="facts.models:BUFFERED",
         change=lambda kinds: kinds - {"spectral_norm"},
         killer="numbers",
@@ -102,7 +102,7 @@ MUTANTS_OF_LANGUAGE = (
     ),
     Mutant(
         name="greatest-for-least",
-        says="`topk` is not told `largest`.",
+        says="`topk` ignores `largest`.",
         place=FUNCTIONS,
         change=change_call("call", "topk", unused=("largest",)),
         killer="numbers",
@@ -110,7 +110,7 @@ MUTANTS_OF_LANGUAGE = (
     ),
     Mutant(
         name="first-class-as-blank",
-        says="`ctc` is not told its `blank`.",
+        says="`ctc` ignores its `blank`.",
         place=FUNCTIONS,
         change=change_call("loss", "ctc", unused=("blank",)),
         killer="numbers",

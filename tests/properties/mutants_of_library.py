@@ -29,7 +29,7 @@ def change_call(family: str, name: str, **fields: object) -> Callable[[Any], Any
 MUTANTS_OF_LIBRARY = (
     Mutant(
         name="later-positions-seen",
-        says="`multi_head_attention` is not told `causal`.",
+        says="`multi_head_attention` ignores `causal`.",
         place=LAYERS,
         change=drop_option("multi_head_attention", "causal"),
         killer="numbers",
@@ -45,7 +45,7 @@ MUTANTS_OF_LIBRARY = (
     ),
     Mutant(
         name="rolled-along-the-batch",
-        says="`roll` moves along the first axis.",
+        says="`roll` shifts along the first axis.",
         place=FUNCTIONS,
         change=change_call("call", "roll", fills={"axis": 0}),
         killer="numbers",
@@ -53,7 +53,7 @@ MUTANTS_OF_LIBRARY = (
     ),
     Mutant(
         name="focal-without-focus",
-        says="`focal` weighs what is right as much as what is wrong.",
+        says="`focal` weights easy and hard samples alike.",
         place=FUNCTIONS,
         change=change_call("loss", "focal", unused=("gamma",), fills={"gamma": 0.0}),
         killer="numbers",

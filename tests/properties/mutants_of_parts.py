@@ -26,7 +26,7 @@ MUTANTS_OF_PARTS = (
     ),
     Mutant(
         name="iterations-from-the-start",
-        says="A scheduled iteration is there in every step.",
+        says="A scheduled iteration runs in every step.",
         place="graphspec.expand.bindings:describe_part",
         change=to.change(lambda part, *_: {key: each for key, each in part.items() if key != "start"}),
         killer="numbers",

@@ -51,7 +51,7 @@ class Undone:
     thin: int = 0
     """The same without, but what a gradient still reads is a model of one tensor or a sum, which saves nothing."""
     resting: int = 0
-    """The same without, but of what a gradient still reads a part is frozen for now, which the write leaves alone."""
+    """The same without, but of what a gradient still reads a part is currently frozen, which the write leaves alone."""
     unseen: int = 0
     """The same without, but nobody sees the numbers of the forward that would see other weights."""
     inner: int = 0

@@ -1,6 +1,6 @@
 """Random optimizers, with options and schedules that keep a few steps well-conditioned.
 
-A gradient that is zero but for rounding, such as that of a bias whose effect a softmax takes away, would be blown up by
+A gradient that is zero up to rounding, such as that of a bias whose effect a softmax takes away, would be blown up by
 a rule that divides by its root mean square: `eps` is large enough that it is not.
 """
 

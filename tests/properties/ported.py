@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from tests.properties.specs import Draft
 
 LEFT_OUT = ("lr", "weight_decay", "alpha", "momentum_form")
-"""Not eps: one that is written keeps gradients of rounding alone small."""
+"""Not eps: one that is written keeps gradients of pure rounding small."""
 
 
 def port(draft: Draft) -> None:

@@ -36,7 +36,7 @@ Excuse = Literal["", "commuting", "thin", "resting", "unseen", "inner"]
 """Why a deferral, or a graph that is kept, may turn out needless.
 
 It only keeps the order of writes of the same weights, which may commute; or it protects what saves nothing of its own,
-such as a model of one tensor or a sum, or a part of a model that is frozen for now; or nobody sees the numbers of the
+such as a model of one tensor or a sum, or a part of a model that is currently frozen; or nobody sees the numbers of the
 forward that would see other weights; or what two gradients share is only the path of a third that one of them
 differentiates again.
 """
@@ -73,7 +73,7 @@ def is_conditional(instruction: Instruction) -> bool:
 
 
 def find_frozen(function: Function) -> frozenset[str]:
-    """Return the models of which some parameters are frozen for now."""
+    """Return the models of which some parameters are currently frozen."""
     gradients = (each for each in function.instructions if isinstance(each, Gradient))
     return frozenset(model for each in gradients for model, _ in each.frozen)
 

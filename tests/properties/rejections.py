@@ -8,7 +8,7 @@ from random import Random
 from tests.properties.specs import random_spec
 
 LINEAR = [{"linear": 3}, "tanh", {"linear": 3}]
-NORMALISED = [{"linear": 3}, "batch_norm", {"linear": 3}]
+NORMALIZED = [{"linear": 3}, "batch_norm", {"linear": 3}]
 Parts = tuple[dict, dict]
 """Models and ops."""
 
@@ -76,7 +76,7 @@ def averaged_target() -> Parts:
 def unsaid_buffers() -> Parts:
     """Return an average of statistics without a word on them."""
     models, ops = sound_pair()
-    return {**models, "m": _model(NORMALISED)}, {**ops, "mean": {"ema": "m", "decay": 0.9}}
+    return {**models, "m": _model(NORMALIZED)}, {**ops, "mean": {"ema": "m", "decay": 0.9}}
 
 
 def circular() -> Parts:

@@ -60,7 +60,7 @@ def equal() -> dict:
 
 
 def equal_parts() -> dict:
-    """Return a distance between two calls of a model on the same rows, once among others: 0 but for rounding."""
+    """Return a distance between two calls of a model on the same rows, once among others: 0 up to rounding."""
     ops = {
         "twice": {"call": "concat", "inputs": ["x", "x"], "args": {"axis": 0}},
         "seen": {"forward": "a", "inputs": "twice"},

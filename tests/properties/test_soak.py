@@ -163,7 +163,7 @@ def test_a_mistake_in_one_optimizer_is_found(monkeypatch):
     assert "error" not in found
 
 
-# equal: an l1 loss of two values, equal but for rounding, whose slope is 1 or -1 by the last digit; the oracle's
+# equal: an l1 loss of two values, equal up to rounding, whose slope is 1 or -1 by the last digit; the oracle's
 # own numbers change with the last digits of the initial weights (once the random spec 2363, made small). equal-parts:
 # the same of two calls of one model, whose last digits are changed apart (once the random spec 3065). almost-equal:
 # what differs is small, and behind a gradient of rounding's size, which an optimizer divides by its own size. Whether
@@ -174,7 +174,7 @@ def test_a_mistake_in_one_optimizer_is_found(monkeypatch):
     [
         ("equal", 1e-2, "rounding alone changes"),
         ("equal-parts", 1e-2, "rounding alone changes"),
-        ("almost-equal", 1e-7, "a little off, behind a gradient"),
+        ("almost-equal", 1e-7, "a little off, after a gradient"),
     ],
 )
 def test_specs_that_hang_on_rounding_are_told_from_failures(case, off, reason):

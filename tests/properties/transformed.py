@@ -21,7 +21,7 @@ SINGLE: list[dict] = [
     {"transform": "normalize"},
     {"transform": "clip_norm", "args": {"norm": 0.2, "eps": 1e-3, "per": "parameter"}},
 ]
-"""Not normalize per parameter: it makes gradients that are zero but for rounding a million times longer."""
+"""Not normalize per parameter: it makes gradients that are zero up to rounding a million times longer."""
 JOINT: list[dict] = [
     {"transform": "pcgrad"},
     {"transform": "pcgrad", "args": {"order": "listed"}},

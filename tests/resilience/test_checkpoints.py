@@ -61,14 +61,14 @@ def listing(folder):
 
 def test_without_the_damaged_checkpoint_the_run_goes_on_from_the_one_before_it(whole, stopped):
     shutil.rmtree(stopped / "out" / "checkpoints" / "step-24")
-    assert "going on after step 20" in go_on(stopped)
+    assert "resuming after step 20" in go_on(stopped)
     assert differences(whole, stopped / "out") == []
 
 
 def test_without_any_checkpoint_the_run_begins_anew_in_its_folder(whole, stopped):
     shutil.rmtree(stopped / "out" / "checkpoints")
     told = go_on(stopped)
-    assert "going on in out/" in told
+    assert "resuming in out/" in told
     assert "24 steps in" in told
     assert differences(whole, stopped / "out") == []
 

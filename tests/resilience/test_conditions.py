@@ -119,14 +119,14 @@ def test_ctrl_c_twice_anywhere_within_a_checkpoint_write_stops_at_once_and_leave
         before = partial(strike_in_write, number + 1, "SIGINT", "SIGINT")
         assert refuse(tmp_path, *["--resume"][:number], code=130, before=before).endswith("interrupted")
         assert steps(tmp_path / "out") == ()
-    assert "going on after" not in go_on(tmp_path)
+    assert "resuming after" not in go_on(tmp_path)
     assert differences(whole, tmp_path / "out") == []
 
 
 def test_ctrl_c_twice_while_it_trains_loses_the_steps_after_the_newest_checkpoint(whole, tmp_path):
     assert refuse(make(tmp_path), code=130, trouble="train 71 SIGINT SIGINT").endswith("interrupted")
     assert steps(tmp_path / "out") == (6, 10)
-    assert "going on after step 10" in go_on(tmp_path)
+    assert "resuming after step 10" in go_on(tmp_path)
     assert differences(whole, tmp_path / "out") == []
 
 

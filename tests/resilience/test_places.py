@@ -1,4 +1,4 @@
-"""Folders, disks, checkpoints and readers that fail: what is wrong is told, and the run goes on when it is mended."""
+"""Folders, disks, checkpoints and readers that fail: errors say what is wrong, and once repaired the run resumes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def disk(tmp_path):
     subprocess.run(["umount", str(place)], check=True)
 
 
-def mend(folder):
+def repair(folder):
     """Make room on the disk."""
     (folder / "disk" / "other").unlink()
 
@@ -63,7 +63,7 @@ def test_a_full_disk_is_told_and_the_run_goes_on_each_time_there_is_room(whole, 
         assert f"error[GS234]: cannot write 'disk/out/{name}': no space left on device" in told
         assert "make room on that disk" in told
         assert steps(disk / "disk" / "out") == left
-        mend(disk)
+        repair(disk)
     go_on(disk, out="disk/out")
     assert differences(whole, disk / "disk" / "out") == []
 
@@ -72,7 +72,7 @@ def test_a_disk_that_is_full_at_the_start_is_told_and_nothing_is_left(whole, dis
     told = refuse(disk, out="disk/out", trouble="build 1 fill")
     assert "error[GS234]: cannot write 'disk/out/run.json': no space left on device" in told
     assert os.listdir(disk / "disk") == ["other"]
-    mend(disk)
+    repair(disk)
     assert run(disk, out="disk/out").code == 0
     assert differences(whole, disk / "disk" / "out") == []
 
@@ -82,7 +82,7 @@ def test_a_full_disk_at_the_curves_leaves_all_that_was_trained(whole, disk):
     assert "error[GS234]: cannot write 'disk/out/curves.png': no space left on device" in told
     assert not (disk / "disk" / "out" / "curves.png").exists()
     assert differences(whole, disk / "disk" / "out") == []
-    mend(disk)
+    repair(disk)
     assert "0 steps in" in go_on(disk, out="disk/out")
     assert (disk / "disk" / "out" / "curves.png").exists()
 

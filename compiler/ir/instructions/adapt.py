@@ -70,7 +70,7 @@ class Adapt(InstructionBase, frozen=True, kw_only=True):
         base, rate = self.model if self.base is None else self.base.name, export_operand(self.rate)
         others = "".join(f", {export_operand(rate)} for '{match}'" for match, rate in self.groups)
         step = f"- {rate}"
-        if isinstance(rate, float) and rate < 0 and not others:  # as sharpness-aware minimisation goes up
+        if isinstance(rate, float) and rate < 0 and not others:  # as sharpness-aware minimization goes up
             step = f"+ {-rate}"
         return f"{self.output} = {base} {step} * {self.gradients.name}{others}"
 

@@ -1,7 +1,7 @@
 """What every instruction carries, and what passes, printers and backends may ask of every kind.
 
-Passes never ask what kind an instruction is. They ask its effects: which values it uses and defines, which cells it
-reads and writes, whether a gradient may flow through it, what it differentiates.
+Passes that assign versions, find paths and hazards, or order a step ask its effects, not its kind: which values it uses
+and defines, which cells it reads and writes, whether a gradient may flow through it, what it differentiates.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from graphspec.declare.parts import Part
 Commit: TypeAlias = tuple[tuple[str, ...], ...]
 """Under which verdicts a write takes place: all of one of these; none at all: always."""
 Frozen: TypeAlias = tuple[tuple[str, str], ...]
-"""Parameters that are frozen for now: models, each with a pattern of names."""
+"""Parameters that are currently frozen: models, each with a pattern of names."""
 Overflow: TypeAlias = Literal["", "group", "all", "own", "apply", "error"]
 TOGETHER: tuple[Overflow, ...] = ("group", "all")
 """Policies under which a write depends on the verdicts of other updates, regardless of their policies."""
@@ -316,7 +316,7 @@ def _export_setting(value: Setting) -> Json:
 
 
 def format_frozen(frozen: tuple[str, str]) -> str:
-    """Return parameters that are frozen for now: ``net '^0'``."""
+    """Return parameters that are currently frozen: ``net '^0'``."""
     model, match = frozen
     return f"{model} '{match}'"
 
@@ -361,7 +361,7 @@ class Release(Effect, frozen=True, kw_only=True):
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """Return nothing: what is forgotten is not read."""
+        """Return no operands: a release reads nothing."""
         return ()
 
     @property

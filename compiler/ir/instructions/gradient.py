@@ -67,9 +67,9 @@ class Gradient(InstructionBase, frozen=True, kw_only=True):
     """The loss is multiplied by the loss scale, and every gradient divided by it again."""
     unconnected: Literal["error", "skip", "zero"] = "error"
     frozen: Frozen = ()
-    """No gradient is taken for these parameters, which are frozen for now."""
+    """No gradient is taken for these parameters, which are currently frozen."""
     fully_frozen: tuple[str, ...] = ()
-    """Models that are entirely frozen for now: no gradient flows back to them."""
+    """Models that are entirely currently frozen: no gradient flows back to them."""
     recomputed: tuple[Recomputed, ...] = ()
     """The models whose forwards it recomputes."""
     term: str = ""
@@ -87,7 +87,7 @@ class Gradient(InstructionBase, frozen=True, kw_only=True):
 
     @property
     def derivative(self) -> Derivative:
-        """Return what it differentiates; models that are entirely frozen for now are left out."""
+        """Return what it differentiates; models that are entirely currently frozen are left out."""
         models = tuple(model for model in self.models if model not in self.fully_frozen)
         models = models if self.weights is None else ()
         return Derivative(loss=self.loss, models=models, cells=self.cells, values=self.target_values)
@@ -177,7 +177,7 @@ class Transform(InstructionBase, frozen=True, kw_only=True):
     unless: Commit = ()
     """``regularize`` adds nothing where this holds: an earlier update of the model is applied, and adds them."""
     frozen: Frozen = ()
-    """``require``, ``fill`` and ``regularize`` leave alone that these parameters, frozen for now, have no gradient."""
+    """``require``, ``fill`` and ``regularize`` ignore that these parameters, currently frozen, have no gradient."""
     is_sharded: bool = False
     """It acts on the shards of sets: the parts that belong to the weights that this process keeps."""
 

@@ -48,7 +48,7 @@ class Holdings(Struct, frozen=True, kw_only=True):
 
 
 def find_holdings(plan: CompiledStep, function: Function) -> Holdings:
-    """Return what a function holds."""
+    """Return the tensors that a function keeps in memory."""
     program = plan.program
     forwards = [each for each in function.instructions if isinstance(each, Forward)]
     layers = {id(each): find_layer_works(plan, each) for each in forwards}

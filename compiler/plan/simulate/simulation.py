@@ -24,7 +24,7 @@ LEAST_GAIN = 1.1
 LEAST_EFFICIENCY = 0.5
 """Where processes with a batch each are less efficient than this, they stop scaling."""
 MUCH = 10**9
-"""The operations of a row in a forward that nothing is known of: so many that all else is next to nothing."""
+"""The operations of a row in a forward of unknown cost: so many that everything else is negligible."""
 Reason: TypeAlias = Literal["rows", "undivided", "cores", "fixed", "latency", "bandwidth"]
 """Why more processes do not help: no rows are left; work on rows is not divided, as what every process draws for all;
 processes share cores; work does not depend on rows; the hops of messages; their bytes."""
@@ -178,7 +178,7 @@ def simulate(plan: CompiledStep, mode: str, cluster: Cluster) -> Simulation:
     completed = replace(plan, program=replace(plan.program, models=tuple(_complete_models(plan, cluster))))
     batch = cluster.sizes.get(BATCH, plan.pace.batch)
     if batch is None:
-        raise ClusterProblem("it is not known how many rows a batch has", "add them, as in `batch=256`")
+        raise ClusterProblem("the number of rows of a batch is missing", "add it, as in `batch=256`")
     program = completed.program.mode(mode)
     shares = find_shares(program, completed)
     functions = tuple(
@@ -254,7 +254,7 @@ def _complete_sizes(model: _Model) -> tuple[_Model, list[str]]:
     is_measured = model.cluster.step is not None
     for name in (name for name in free if not name.startswith(COST)):
         if not is_measured:
-            message = f"the size `{name}` of a value is not known"
+            message = f"the size `{name}` of a value is missing"
             raise ClusterProblem(message, f"add it, as in `{name}=32`, or the time that a step takes: `step=12ms`")
         sizes[name] = 1
         notes.append(f"the size `{name}` is not known, and taken as 1: add `{name}=...`")
@@ -262,7 +262,7 @@ def _complete_sizes(model: _Model) -> tuple[_Model, list[str]]:
     unknown = {name: free_size for name, free_size in costs.items() if free_size not in sizes}
     if unknown and not is_measured:
         name = next(iter(unknown))
-        message = f"what a forward of model '{name}' takes is not known: only its class knows its layers"
+        message = f"the cost of a forward of model '{name}' is not known: only its class knows its layers"
         help = f"add the operations of a row, as in `{name}.flops=4GFLOP`, or the time that a step takes: `step=12ms`"
         raise ClusterProblem(message, help)
     counted = {**sizes, **dict.fromkeys(unknown.values(), 0), BATCH: 1}
@@ -271,9 +271,13 @@ def _complete_sizes(model: _Model) -> tuple[_Model, list[str]]:
     sizes |= dict.fromkeys(unknown.values(), mean)
     for name in unknown:
         notes.append(
-            f"what a forward of '{name}' takes is not known: it counts as much as "
-            + ("the mean of the others" if known else "each other of a class, and all else next to nothing")
-            + f"; `{name}.flops=...` says it"
+            f"the cost of a forward of '{name}' is not known: "
+            + (
+                "the mean of the others is used"
+                if known
+                else "all such forwards cost the same, everything else is negligible"
+            )
+            + f"; set `{name}.flops=...`"
         )
     return replace(model, sizes=sizes), notes
 
@@ -305,8 +309,8 @@ def _find_gaps(plan: CompiledStep) -> Iterator[str]:
     unknown = [each.name for each in plan.program.models if each.kind == "class" and not each.parameters]
     for each in (each for each in plan.program.models if each.name in unknown and each.like is None):
         yield (
-            f"how many parameters '{each.name}' has is not known: messages count without its bytes, and memory "
-            f"without it; `{each.name}.parameters=...` says it"
+            f"the number of parameters of '{each.name}' is not known: messages and memory are counted "
+            f"without them; set `{each.name}.parameters=...`"
         )
     if any(each.is_synced for each in plan.program.models):
         yield "what `batch_norm` with `sync` sends is not counted"

@@ -25,7 +25,20 @@ class Other(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something that is wrong, or may be."""
+    """Something that is wrong, or may be.
+
+    >>> import torch
+    >>> import stepgraph as sg
+    >>> net = torch.nn.Linear(4, 1)
+    >>> opt = torch.optim.SGD(net.parameters(), 0.1)
+    >>> with sg.audit() as report:
+    ...     for _ in range(3):
+    ...         net(torch.ones(8, 4)).square().mean().backward()
+    ...         opt.step()
+    >>> (finding,) = report.findings
+    >>> finding.code, finding.times, [each.what for each in finding.others]
+    ('leftover-grad', 2, ['first applied at', 'added to by the backward at'])
+    """
 
     code: str
     place: Place

@@ -57,12 +57,12 @@ class Workers(Processes):
             self.agree(0)  # connections are made at the first collective
         except (RuntimeError, ValueError, tf.errors.OpError) as error:
             help = "check TF_CONFIG: the addresses of `cluster`, the same for all, and `task`"
-            raise problem("GS257", f"the workers do not find each other: {ERRORS.clean(error)}", help=help) from error
+            raise problem("GS257", f"the workers cannot reach each other: {ERRORS.clean(error)}", help=help) from error
         self.scope: Any = self.strategy.scope()
         self.scope.__enter__()
 
     def share(self, make: Callable[[], T]) -> T:
-        """Return on all processes what the first one makes."""
+        """Broadcast the first process's result to all."""
         return cast("T", self.gather(None if self.rank else make())[0])
 
     def gather(self, value: T) -> list[T]:
@@ -75,7 +75,7 @@ class Workers(Processes):
         return [pickle.loads(packed[end - size : end].astype(np.uint8)) for size, end in zip(sizes, ends, strict=True)]
 
     def agree(self, number: int) -> int:
-        """Return the greatest of the numbers of all processes."""
+        """Return the maximum over all processes."""
         with losing("all processes"):
             return int(self.graphs["numbers"](tf.constant(number, tf.int32)).numpy().max())
 

@@ -127,7 +127,7 @@ def find_kinds(graph: Any, before: int) -> Iterator[str]:
 
 
 def is_batch_coupled(model: Any) -> bool:
-    """Return whether a model has layers that normalise over the batch in training."""
+    """Return whether a model has layers that normalize over the batch in training."""
     return any("BatchNorm" in base.__name__ for layer in layers_of(model, set()) for base in type(layer).__mro__)
 
 
@@ -289,7 +289,7 @@ class TensorFlowObserver(Observer[str, tf.DType, Any]):
         return bool(buffers(model))
 
     def is_coupled(self, model: Any) -> bool:
-        """Return whether a model normalises over the batch in training."""
+        """Return whether a model normalizes over the batch in training."""
         return is_batch_coupled(model)
 
     def has_layer(self, model: Any, path: str) -> bool:

@@ -40,7 +40,7 @@ def is_supported() -> bool:
 
 
 def is_batch_norm(module: nn.Module) -> bool:
-    """Return whether a module normalises over the batch, of any rank, synchronised or not."""
+    """Return whether a module normalizes over the batch, of any rank, synchronized or not."""
     return isinstance(module, nn.modules.batchnorm._BatchNorm)
 
 

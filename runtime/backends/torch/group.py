@@ -56,7 +56,9 @@ class Group(Processes):
                 self._meet(limit)
         except (ValueError, RuntimeError) as error:
             help = "check RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or let torchrun set them"
-            raise problem("GS257", f"the processes do not find each other: {ERRORS.clean(error)}", help=help) from error
+            raise problem(
+                "GS257", f"the processes cannot reach each other: {ERRORS.clean(error)}", help=help
+            ) from error
 
     def _meet(self, limit: timedelta) -> None:
         """Make the group together with the others, in some time at most."""
@@ -70,7 +72,7 @@ class Group(Processes):
         dist.barrier()  # connections are made at the first collective
 
     def share(self, make: Callable[[], T]) -> T:
-        """Return on all processes what the first one makes."""
+        """Broadcast the first process's result to all."""
         held = [make() if self.rank == 0 else None]
         with losing("the first process"):
             dist.broadcast_object_list(held, src=0)
@@ -84,7 +86,7 @@ class Group(Processes):
         return held
 
     def agree(self, number: int) -> int:
-        """Return the greatest of the numbers of all processes."""
+        """Return the maximum over all processes."""
         found = torch.tensor([number], device=self.device)
         with losing("all processes"):
             dist.all_reduce(found, op=dist.ReduceOp.MAX)

@@ -236,7 +236,7 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
         return any(True for _ in model.buffers())
 
     def is_coupled(self, model: nn.Module) -> bool:
-        """Return whether a model normalises over the batch in training."""
+        """Return whether a model normalizes over the batch in training."""
         return any(is_batch_norm(each) for each in model.modules())
 
     def has_layer(self, model: nn.Module, path: str) -> bool:

@@ -27,7 +27,7 @@ def recomputing(model: nn.Module) -> Generator[Callable[[], int | None]]:
     modes: dict[nn.Module, bool] = {}
 
     def begin(layer: nn.Module, inputs: object) -> None:
-        """Let a layer normalise by the batch."""
+        """Let a layer normalize by the batch."""
         modes[layer], layer.training = layer.training, True
 
     def end(layer: nn.Module, inputs: object, result: object) -> None:

@@ -30,7 +30,7 @@ def lower_accumulate(instruction: Accumulate, scope: EmitScope) -> Lowered:
         method = "add_absent"
     else:
         gradients: ast.expr = syntax.name(scope.names.value(instruction.gradients))
-        if instruction.strict:  # those of parameters that are not frozen for now must be present
+        if instruction.strict:  # those of parameters that are not currently frozen must be present
             gradients = syntax.call("required", gradients, *frozen_places(instruction, scope))
         method, rows = "add", [gradients, *rows]
         named |= {"count": syntax.name(scope.names.value(instruction.count))} if instruction.count else {}

@@ -50,7 +50,7 @@ def _parameters(instruction: Transform, scope: EmitScope) -> ast.expr:
 
 
 def frozen_places(instruction: Gradient | Transform | Accumulate, scope: EmitScope) -> list[ast.expr]:
-    """Return the places of the parameters that are frozen for now, as a further argument where there are any."""
+    """Return the places of the parameters that are currently frozen, as a further argument where there are any."""
     frozen = instruction.frozen
     return [syntax.name(scope.names.frozen_places(instruction.models, frozen))] if frozen else []
 

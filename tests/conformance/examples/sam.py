@@ -1,4 +1,4 @@
-"""Sharpness-aware minimisation: the gradient at the weights that are a step of length rho uphill."""
+"""Sharpness-aware minimization: the gradient at the weights that are a step of length rho uphill."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Uphill(HandLoop):
 
 
 class OneNorm(Uphill):
-    """The mistake: the way is normalised by the longest of the gradients, not by all of them together."""
+    """The mistake: the way is normalized by the longest of the gradients, not by all of them together."""
 
     def length(self, slopes: Tensors) -> torch.Tensor:
         return torch.stack([slope.norm() for slope in slopes.values()]).max()

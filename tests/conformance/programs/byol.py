@@ -74,7 +74,7 @@ class EarlyTarget(Bootstrap):
 
 
 def net(inputs: int, outputs: int) -> nn.Module:
-    """Return a net with one normalised hidden layer."""
+    """Return a net with one normalized hidden layer."""
     return nn.Sequential(nn.Linear(inputs, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, outputs)).double()
 
 

@@ -48,7 +48,7 @@ def linear(w: Weights, path: str, x: torch.Tensor) -> torch.Tensor:
 
 
 def layer_norm(w: Weights, path: str, x: torch.Tensor) -> torch.Tensor:
-    """Return x normalised along its last axis, with a gain and a bias."""
+    """Return x normalized along its last axis, with a gain and a bias."""
     apart = x - x.mean(-1, keepdim=True)
     variance = apart.square().mean(-1, keepdim=True)
     return apart / (variance + 1e-5).sqrt() * w[f"{path}.weight"] + w[f"{path}.bias"]

@@ -116,7 +116,7 @@ def test_a_flipped_bit_is_told(folder):
 @pytest.mark.parametrize("choose", [lambda files: files[1:], lambda files: [*files, files[0]]])
 def test_rows_that_are_missing_or_there_twice_are_told(folder, choose):
     forge(folder, lambda manifest: manifest.update(shards=choose(manifest["shards"])))
-    refused(folder, "rows of the array 'models.net.bias' are missing, or there twice")
+    refused(folder, "rows of the array 'models.net.bias' are missing or duplicated")
 
 
 def test_a_file_has_the_arrays_that_the_manifest_says(folder):

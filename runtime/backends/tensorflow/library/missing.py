@@ -30,7 +30,7 @@ MaybeGradients: TypeAlias = Sequence[tf.Tensor | Maybe | None]
 
 
 def fill_missing(gradients: MaybeGradients, parameters: Sequence[Any], frozen: Sequence[int] = ()) -> Any:
-    """Return gradients with zeros where there are none, but at places whose parameters are frozen for now."""
+    """Return gradients with zeros where there are none, but at places whose parameters are currently frozen."""
     pairs = enumerate(zip(gradients, parameters, strict=True))
     return tuple(g if at in frozen else tf.zeros_like(p) if g is None else number_of(g) for at, (g, p) in pairs)
 
@@ -128,7 +128,7 @@ def regularize_present(
 ) -> MaybeGradients:
     """Return gradients with the slopes of penalties added; a slope alone is the gradient where there is none.
 
-    At places whose parameters are frozen for now there is none. Nothing is added where ``unless`` holds.
+    At places whose parameters are currently frozen there is none. Nothing is added where ``unless`` holds.
     """
     found = list(gradients)
     for penalty in penalties:

@@ -1,4 +1,4 @@
-"""Layers that normalise; every derivative of them is right, the second as well."""
+"""Layers that normalize; every derivative of them is right, the second as well."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Normalization(Layer):
 
 
 class BatchNorm(Normalization):
-    """Batch normalisation of axis 1 over all others (Ioffe and Szegedy 2015)."""
+    """Batch normalization of axis 1 over all others (Ioffe and Szegedy 2015)."""
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> None:
         super().__init__(num_features, eps, affine)
@@ -70,7 +70,7 @@ class BatchNorm(Normalization):
         self.num_batches_tracked = self.add(path, "num_batches_tracked", (), tf.int64, trainable=False)
 
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
-        """Normalise by the statistics of the batch while training, which the running ones follow; else by those."""
+        """Normalize by the statistics of the batch while training, which the running ones follow; else by those."""
         rank = x.shape.rank
         channels = rank - 1 if last else 1
         shape = [self.features if axis == channels else 1 for axis in range(rank)]
@@ -92,13 +92,13 @@ class BatchNorm(Normalization):
 
 
 class InstanceNorm(Normalization):
-    """Normalisation of every channel of every sample over all axes after it (Ulyanov et al. 2016)."""
+    """Normalization of every channel of every sample over all axes after it (Ulyanov et al. 2016)."""
 
     def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = False) -> None:
         super().__init__(num_features, eps, affine)
 
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
-        """Normalise every channel of every sample."""
+        """Normalize every channel of every sample."""
         rank = x.shape.rank
         channels = rank - 1 if last else 1
         mean, variance = moments(x, [axis for axis in range(1, rank) if axis != channels])
@@ -168,7 +168,7 @@ class SpectralNorm(Stack):
 
 
 class LayerNorm(Normalization):
-    """Layer normalisation of the last axis (Ba et al. 2016)."""
+    """Layer normalization of the last axis (Ba et al. 2016)."""
 
     layout = "first"
 
@@ -176,20 +176,20 @@ class LayerNorm(Normalization):
         super().__init__(normalized_shape, eps, True)
 
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
-        """Normalise the last axis."""
+        """Normalize the last axis."""
         mean, variance = moments(x, [-1])
         return self.scaled(x, mean, variance, [-1])
 
 
 class GroupNorm(Normalization):
-    """Normalisation of groups of axis 1, each with all axes after it (Wu and He 2018)."""
+    """Normalization of groups of axis 1, each with all axes after it (Wu and He 2018)."""
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5) -> None:
         super().__init__(num_channels, eps, True)
         self.groups = num_groups
 
     def call(self, x: tf.Tensor, training: bool, last: bool) -> tf.Tensor:
-        """Normalise every group of every sample."""
+        """Normalize every group of every sample."""
         split, sizes = (self.groups, self.features // self.groups), tf.unstack(tf.shape(x), x.shape.rank)
         sizes = [*sizes[:-1], *split] if last else [sizes[0], *split, *sizes[2:]]
         channel = len(sizes) - 2 if last else 1  # the axis of the groups

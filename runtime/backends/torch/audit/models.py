@@ -99,7 +99,7 @@ class Models:
             name = log.names.of(module)
             is_compiled = hasattr(module, "_orig_mod")
             if is_compiled:
-                log.unseen[f"{name} is compiled: what its layers do inside is not seen"] = None
+                log.unseen[f"{name} is compiled: its layers cannot be observed"] = None
             is_aside = not call.recorded and not log.running and log.stepped and not is_called_from("checkpoint")
             moves = _find_moving(module) if is_aside else ""
             if moves:

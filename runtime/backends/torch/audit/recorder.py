@@ -123,7 +123,7 @@ class Recorder:
     @contextmanager
     def _transform(self, original: Callable[..., Any], message: str) -> Iterator[None]:
         """Listen to nothing while a transform of functions runs, which works without hooks of saved tensors alone."""
-        self._log.unseen["torch.func transforms functions: what these do is not seen"] = None
+        self._log.unseen["torch.func transforms functions: these cannot be observed"] = None
         with self._paused(), original(message):
             yield
 
@@ -140,16 +140,14 @@ class Recorder:
         @functools.wraps(compiled)
         def called(*args: Any, **kwargs: Any) -> Any:
             """Call the compiled function."""
-            self._log.unseen[f"{getattr(compiled, '__name__', 'a function')} is compiled: what it does is not seen"] = (
-                None
-            )
+            self._log.unseen[f"{getattr(compiled, '__name__', 'a function')} is compiled: it cannot be observed"] = None
             with self._paused():
                 return compiled(*args, **kwargs)
 
         return called
 
     def _call_compiled(self, original: Callable[..., Any], module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        """Call a compiled module; what it does inside is not seen."""
+        """Call a compiled module, which cannot be observed."""
         self._models.enter(module, args)
         result = None
         try:
@@ -164,7 +162,7 @@ class Recorder:
         self._stack.close()
         log = self._log
         if not any(isinstance(each, Update) for each in log.events):
-            log.unseen["no optimizer of PyTorch took a step: what a program updates by itself is not judged"] = None
+            log.unseen["no optimizer of PyTorch took a step: the program's own updates are not checked"] = None
         with log.quiet():
             optimizers = list[OptimizerFacts]()
             for each in self._optimizers.alive():
@@ -203,7 +201,7 @@ class Recorder:
             with self._log.quiet():
                 names = enumerate_words([self._log.names.of(each) for each in late], conjunction="and")
                 said = f"{names} took fewer than {self._steps} steps within {mine} of {self._log.names.of(optimizer)}"
-            self._log.unseen[f"{said}, where the audit ended the program: what comes later is not judged"] = None
+            self._log.unseen[f"{said}, where the audit ended the program: later steps are not checked"] = None
         raise Enough
 
     def _replace(self, home: Any, name: str, stand_in: Callable[..., Any]) -> None:

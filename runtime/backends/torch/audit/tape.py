@@ -29,7 +29,7 @@ _LIMITS = {"clip_grad_norm_": "max_norm", "clip_grad_value_": "clip_value"}
 
 
 class Taping:
-    """Takes notes while a program runs; it holds every value, so that none is taken for another."""
+    """Takes notes while a program runs; it holds every value, so that no id is reused."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

@@ -1,4 +1,4 @@
-"""Parameters that are frozen for now: no gradient is taken for them."""
+"""Parameters that are currently frozen: no gradient is taken for them."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def begin_slots(optimizer: torch.optim.Optimizer) -> None:
 def write_statistics(buffers: tuple[torch.Tensor, ...], values: Sequence[torch.Tensor]) -> None:
     """Copy running statistics into buffers as BatchNorm's own kernel writes them: without telling autograd.
 
-    A pending backward of a call in training holds the buffers but normalises with its batch; it must not be refused.
+    A pending backward of a call in training holds the buffers but normalizes with its batch; it must not be refused.
     """
     with torch.no_grad(), torch.autograd._unsafe_preserve_version_counter(buffers):
         for buffer, value in zip(buffers, values, strict=True):

@@ -29,7 +29,7 @@ def reached_gradients(
 
 
 def fill_missing(gradients: MaybeGradients, parameters: Sequence[torch.Tensor], frozen: Sequence[int] = ()) -> Any:
-    """Return gradients with zeros where there are none, but at places whose parameters are frozen for now."""
+    """Return gradients with zeros where there are none, but at places whose parameters are currently frozen."""
     pairs = enumerate(zip(gradients, parameters, strict=True))
     return tuple(torch.zeros_like(p) if g is None and at not in frozen else g for at, (g, p) in pairs)
 
@@ -99,7 +99,7 @@ def regularize_present(
 ) -> MaybeGradients:
     """Return gradients with the slopes of penalties added; a slope alone is the gradient where there is none.
 
-    At places whose parameters are frozen for now there is none. Nothing is added where the device says ``unless``; it
+    At places whose parameters are currently frozen there is none. Nothing is added where the device says ``unless``; it
     is asked at once where that decides whether there is a gradient.
     """
     penalties = [each for penalty in penalties for each in penalty_beside(penalty, frozen)]

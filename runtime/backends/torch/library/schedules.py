@@ -93,5 +93,5 @@ def timed(clock: Clock, schedule: Callable[[int], float], *, times: int = 1, eve
 
 
 def filled(read: Callable[[], float], device: torch.device | str, dtype: torch.dtype) -> Callable[[], torch.Tensor]:
-    """Return what reads a number as a tensor without axes; a device fills it without being waited for."""
+    """Return a reader that gives a number as a 0-d tensor without synchronizing the device."""
     return lambda: torch.full((), read(), device=device, dtype=dtype)

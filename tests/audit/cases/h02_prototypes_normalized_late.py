@@ -1,4 +1,4 @@
-"""SwAV-like prototypes are normalised through .data between forward and backward; pytorch/pytorch#37573."""
+"""SwAV-like prototypes are normalized through .data between forward and backward; pytorch/pytorch#37573."""
 
 import torch
 import torch.nn.functional as F
