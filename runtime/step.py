@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 BROKEN = "the step had begun to write: it runs again after restore() or load()"
-"""The note of an error that leaves a step half done."""
+"""The note of an error that leaves a step incomplete."""
 
 
 Error = TypeVar("Error", bound=BaseException)
@@ -174,7 +174,7 @@ class Step:
         set of the batch, where the spec has several. An output of an op that did not fire in this step is left out.
 
         Raises StepError: GS209 a batch that does not fit, GS210 a user's code raised, GS211 an operation failed, GS219
-        an unknown mode, GS281 an unknown data set, GS290 an earlier step failed half done. A step that raises before
+        an unknown mode, GS281 an unknown data set, GS290 an earlier step is incomplete. A step that raises before
         its first write has changed nothing; one that raises later says so, and then no step runs before :meth:`restore`
         or :meth:`load`.
 
@@ -305,7 +305,7 @@ class Step:
         Of several processes all must call it, and all get the same: open windows are added up over them. Where they
         have shards of weights and ask for no ``whole`` state, each gets its rows of these, and the rest.
         Raises SpecError: GS267 where a user's module, metric or optimizer has state that a checkpoint cannot keep,
-        GS290 where the last step failed half done.
+        GS290 where the last step is incomplete.
 
         >>> step.state().arrays["models.generator.0.weight"].dtype
         dtype('float32')
@@ -528,9 +528,9 @@ class Step:
         return StepError([Diagnostic(code="GS291", message=message, help=help)], self.spec.texts())
 
     def _require_whole(self) -> None:
-        """Raise StepError (GS290) where the last step failed half done."""
+        """Raise StepError (GS290) where the last step is incomplete."""
         if self._broken:
-            message = f"a step of mode {self._broken} failed after it had begun to write, and is half done"
+            message = f"a step of mode {self._broken} failed after it had begun to write, and is incomplete"
             help = "call restore() with an earlier state or load() with an earlier checkpoint, or build the step again"
             raise StepError([Diagnostic(code="GS290", message=message, help=help)], self.spec.texts())
 
