@@ -315,7 +315,7 @@ def _explain(group: Sequence[_Problem], document: Document) -> Diagnostic:
         fields = _find_keys(problem.trace.models)
         known = [name for name, is_usable in fields.items() if is_usable]
         help = f"its keys are {', '.join(known)}" if 0 < len(known) <= _MOST_WORDS else "remove it"
-        remedy = _mend_item(problem.trace.data, key)
+        remedy = _fix_item(problem.trace.data, key)
         if "optimizer" in fields and key in _OPTIONS:
             remedy = f"it is an option of the optimizer: write `optimizer: {{name: adam, {key}: ...}}`"
         return Diagnostic(
@@ -347,7 +347,7 @@ def _explain(group: Sequence[_Problem], document: Document) -> Diagnostic:
     return Diagnostic(code="GS044", message=message, span=span)
 
 
-def _mend_item(data: Plain, key: str) -> str:
+def _fix_item(data: Plain, key: str) -> str:
     """Return what to write instead of a key that is the rest of a text after a comma, or has no colon; else nothing."""
     if not isinstance(data, dict) or data.get(key) is not None:
         return ""

@@ -38,7 +38,7 @@ def test_every_code_has_a_page_and_every_page_a_code():
 
 
 @pytest.mark.parametrize("code", sorted(PAGES))
-def test_a_page_says_what_the_error_is_and_how_to_mend_it(code):
+def test_a_page_says_what_the_error_is_and_how_to_fix_it(code):
     assert PAGES[code].startswith(f"# {code}: ")
     assert "\n**Remedy.** " in PAGES[code]
 

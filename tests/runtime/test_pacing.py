@@ -138,7 +138,7 @@ def test_what_is_built_must_be_known(tmp_path):
         build(plan, device="cpu", allow=["mydata"])
 
 
-def test_what_no_length_would_mend_is_an_error_all_the_same(tmp_path, capsys):
+def test_what_no_length_would_fix_is_an_error_all_the_same(tmp_path, capsys):
     uneven = "every: 2, start: 5 updates"
     assert execute(["check", str(write(tmp_path, when=uneven, data=USER))]) == 1
     assert "error[E-PACE]" in capsys.readouterr().err
