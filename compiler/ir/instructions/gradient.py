@@ -69,7 +69,7 @@ class Gradient(InstructionBase, frozen=True, kw_only=True):
     frozen: Frozen = ()
     """No gradient is taken for these parameters, which are currently frozen."""
     fully_frozen: tuple[str, ...] = ()
-    """Models that are entirely currently frozen: no gradient flows back to them."""
+    """Models of which nothing is trained at present: no gradient flows back to them."""
     recomputed: tuple[Recomputed, ...] = ()
     """The models whose forwards it recomputes."""
     term: str = ""
@@ -87,7 +87,7 @@ class Gradient(InstructionBase, frozen=True, kw_only=True):
 
     @property
     def derivative(self) -> Derivative:
-        """Return what it differentiates; models that are entirely currently frozen are left out."""
+        """Return what it differentiates; models of which nothing is trained at present are left out."""
         models = tuple(model for model in self.models if model not in self.fully_frozen)
         models = models if self.weights is None else ()
         return Derivative(loss=self.loss, models=models, cells=self.cells, values=self.target_values)
