@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from compiler.batch.losses import find_added
 from compiler.batch.making import Waiting, add_sets, check_everywhere, evaluate, reduce_set, rename, wait
 from compiler.batch.placement import PlacementAnalysis
 from compiler.batch.roles import Roles
@@ -309,7 +310,7 @@ class Expansion(Struct, kw_only=True, dict=True):
             micro_batch=self._number(micro_batch),
         )
         if isinstance(node, Gradient) and isinstance(copied, Gradient):
-            is_own = self.analysis.spec.adds_processes
+            is_own = node.op in find_added(self.analysis.spec)
             loss = self._share(node.loss, micro_batch, is_own=is_own)
             copied = replace(copied, loss=loss, uses=(Use(value=loss), *copied.uses[1:]))
         if isinstance(copied, Evaluate) and copied.family == "loss":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from compiler.facts.models import Observations
 from compiler.ir.instructions import Counted
@@ -17,6 +17,7 @@ from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, Op, TransformOp, UpdateOp
 
+Reduction: TypeAlias = Literal["mean", "sum"]
 Whole: TypeAlias = Collection[str] | None
 """Values that do not depend on the batch, where it matters that they do not."""
 
@@ -38,20 +39,48 @@ def find_set_losses(spec: GraphSpec, update: str) -> tuple[str, ...]:
     assert isinstance(op, UpdateOp)
     if op.loss is not None:
         return (op.loss,)
+    return tuple(dict.fromkeys(find_given(spec, op).values()))
+
+
+def find_given(spec: GraphSpec, update: UpdateOp) -> Mapping[str, str]:
+    """Return the gradient ops whose sets an update is given, as they are or as others make them, each with its loss."""
     makers = find_makers(spec)
-    losses: dict[str, None] = {}
-    seen, pending = set[str](), [*reversed(op.gradients or ())]
+    found: dict[str, str] = {}
+    seen, pending = set[str](), [*reversed(update.gradients or ())]
     while pending:
         value = pending.pop()
-        match spec.ops.get(makers.get(value, "")) if value not in seen else None:
+        match spec.ops.get(name := makers.get(value, "")) if value not in seen else None:
             case GradientOp() as maker:
-                losses[maker.gradient] = None
+                found[name] = maker.gradient
             case TransformOp() | CallOp() as maker:
                 pending.extend(reversed([reference.name for reference in maker.operands()]))
             case _:
                 pass
         seen.add(value)
-    return tuple(losses)
+    return found
+
+
+@once_per_spec
+def find_reductions(spec: GraphSpec) -> Mapping[str, Mapping[str, Reduction]]:
+    """Return, by op that takes a gradient, how it combines over processes, as each update says that is given it.
+
+    Of a gradient that no update is given the op itself says it, as `parallel` does.
+    """
+    usual = "mean" if spec.parallel is None else spec.parallel.reduce
+    found: dict[str, dict[str, Reduction]] = {}
+    for name, op in spec.ops.items():
+        if isinstance(op, UpdateOp):
+            for taken in (name,) if op.loss is not None else find_given(spec, op):
+                found.setdefault(taken, {})[name] = op.reduce or usual
+    takes = (name for name, op in spec.ops.items() if isinstance(op, GradientOp) and name not in found)
+    return {**found, **{name: {name: usual} for name in takes}}
+
+
+@once_per_spec
+def find_added(spec: GraphSpec) -> frozenset[str]:
+    """Return the ops whose gradients are the sum of what each process has on its own rows."""
+    wanted = find_reductions(spec) if spec.is_replicated else {}
+    return frozenset(name for name, by in wanted.items() if "sum" in by.values())
 
 
 def find_addends(spec: GraphSpec, loss: str, whole: Whole = None, rows: Collection[str] = ()) -> tuple[str, ...]:
@@ -145,7 +174,7 @@ def find_counted(
     wanted = dict.fromkeys(term for loss in losses for term in find_addends(spec, loss))
     if is_split(spec, mode):
         # what processes add up counts by rows until it is seen that it has a count of its own
-        is_open = spec.adds_processes
+        is_open = bool(find_added(spec))
         wanted |= dict.fromkeys(
             name for name, counted in own.items() if name not in uneven and not (is_open and counted == "assumed")
         )

@@ -17,6 +17,8 @@ from compiler.types.dimension import UNKNOWN, TensorType
 from graphspec.declare.graph import GraphSpec
 
 COUPLED_LOSSES = frozenset({"nt_xent"})
+NUMBERS = frozenset({Placement.PARTIAL_MEAN, Placement.PARTIAL_SUM, Placement.MIXED, Placement.RATIO})
+"""Placements of numbers that are made of rows: a part of the batch has another one than the whole."""
 GATHERING = frozenset({"all_gather", "all_mean"})
 """Calls whose results are made of the rows of all processes, and are the same on each."""
 
@@ -69,6 +71,9 @@ class PlacementAnalysis(Struct, kw_only=True, dict=True):
                 case Evaluate() as call if self.is_batched(call):
                     self._read_evaluation(call)
                 case Gradient() as gradient if self.is_batched(gradient):
+                    seeds = [self.of(each.name) for each in gradient.grad_outputs if isinstance(each, Ref)]
+                    if not NUMBERS.isdisjoint(seeds):
+                        self.coupled[gradient.id] = "`grad_outputs` is a number of the whole batch"
                     # the gradient of a value with rows has rows; those of anything else are added up over the parts
                     for value, output in zip(gradient.values, gradient.value_outputs, strict=True):
                         has_rows = self.of(value) is Placement.SHARDED
@@ -136,9 +141,7 @@ class PlacementAnalysis(Struct, kw_only=True, dict=True):
             found = dict.fromkeys(node.outputs, Placement.SHARDED if node.reduction == "none" else reduced)
             # one loss takes the mean of its values as the threshold, unless there is one
             is_coupled = name in COUPLED_LOSSES or (name == "super_loss" and node.options.get("threshold") is None)
-            if not {Placement.PARTIAL_MEAN, Placement.PARTIAL_SUM, Placement.MIXED, Placement.RATIO}.isdisjoint(
-                placements
-            ):
+            if not NUMBERS.isdisjoint(placements):
                 self.coupled[node.id] = "it is no mean or sum over samples"
             elif node.function.builtin and is_coupled:
                 self.coupled[node.id] = f"`{name}` compares samples with each other"

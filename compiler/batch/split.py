@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from compiler.batch.expansion import Expansion
 from compiler.batch.gathering import Gathering, Unshared, find_crossing
+from compiler.batch.losses import find_added
 from compiler.batch.placement import PlacementAnalysis
 from compiler.batch.roles import find_roles
-from compiler.ir.instructions import Forward, Instruction
+from compiler.ir.instructions import Forward, Gradient, Instruction
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import Decision, Hazard
 from compiler.passes.activate import reach
@@ -32,8 +33,8 @@ class SplitGraph(Struct, frozen=True, kw_only=True):
     """Node of the unsplit graph -> what it provides there."""
     wholes: Mapping[str, str]
     """Value that is made of one of the unsplit graph, in parts or from parts -> that one."""
-    merges: Mapping[str, Decision]
-    """Decisions, by node that runs once although the step is split."""
+    decisions: Mapping[str, Decision]
+    """Decisions, by node of the unsplit graph: what runs once although the step is split, and what is added up."""
     coupled: Mapping[str, str]
     """Node that runs per micro-batch -> why the results do not combine to that of the batch."""
     unshared: Mapping[str, Unshared]
@@ -99,7 +100,8 @@ def split_graph(
     )
     nodes = {name: node for name, node in everything.items() if runs(node)}
     coupled = {name: why for name, why in analysis.coupled.items() if name in roles.split}
-    merges: dict[str, Decision] = {}
+    added = find_added(whole.spec)
+    decisions: dict[str, Decision] = {}
     for name, node in whole.everything.items():
         if isinstance(node, Forward) and node.train and name in roles.split:
             model = whole.models[node.model]
@@ -111,7 +113,10 @@ def split_graph(
                 f"{node.label} runs once on the whole batch, and its values are split: it records no graph, and "
                 f"{node.called} couples no samples"
             )
-            merges[name] = Decision(code="MERGE", subject=node.op, text=text, node=node.id)
+            decisions[name] = Decision(code="MERGE", subject=node.op, text=text, node=node.id)
+        if isinstance(node, Gradient) and node.op in added and name in roles.split:
+            text = f"{node.label} is that of each process on its own rows, and these are added up: `reduce: sum`"
+            decisions[name] = Decision(code="ADD", subject=node.op, text=text, node=expansion.copies[name][0])
     gathering = Gathering(
         nodes=whole.everything, paths=whole.paths, analysis=analysis, split=roles.split, models=whole.models
     )
@@ -122,7 +127,7 @@ def split_graph(
         parts=frozenset(name for name, node in everything.items() if node.micro_batch or node.is_replica),
         results={name: node.provides for name, node in whole.everything.items()},
         wholes=expansion.wholes,
-        merges=merges,
+        decisions=decisions,
         coupled=coupled,
         unshared=gathering.find_unshared(),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from compiler.batch.gathering import Unshared
+from compiler.batch.losses import find_added, find_reductions
 from compiler.batch.placement import is_gathering
 from compiler.facts.models import find_layers
 from compiler.ir.diagnose import span_of
@@ -33,6 +34,7 @@ def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
     if not spec.is_replicated:
         yield from _find_unsynced(spec)
         return
+    yield from _find_contradictions(spec)
     if backend != "torch":
         yield from _find_torch_only(spec, backend)
     for name, op in spec.ops.items():
@@ -45,6 +47,23 @@ def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
                 label="needs all rows",
                 help="remove `parallel`",
             )
+
+
+def _find_contradictions(spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield E-REPLICAS for gradients that are taken once, for updates that want them to combine in two ways."""
+    for taken, wanted in find_reductions(spec).items():
+        (first, one), *others = wanted.items()
+        for name, other in others:
+            if other != one:
+                said = name if "reduce" in spec.ops[name].model_fields_set else first
+                yield Diagnostic(
+                    code="E-REPLICAS",
+                    message=f"'{first}' takes '{taken}' with `reduce: {one}`, and '{name}' with `reduce: {other}`",
+                    span=spec.span("ops", said, "reduce", key=True),
+                    label="combines one gradient in two ways",
+                    help="let each update take a gradient of its own, or write the same `reduce` in both",
+                )
+                break
 
 
 def _find_torch_only(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
@@ -108,9 +127,9 @@ def check_added(graph: ModeGraph, parts: Mapping[str, Instruction]) -> Iterator[
 
     Those of a loss with a count of its own are divided by the count of all, and what depends on no rows is one for all.
     """
-    if not graph.spec.adds_processes:
-        return
-    recorded = frozenset[str]().union(*(path.nodes for path in graph.paths.values()))
+    added = find_added(graph.spec)
+    paths = (path.nodes for name, path in graph.paths.items() if graph.nodes[name].op in added)
+    recorded = frozenset[str]().union(*paths)
     found: dict[str, tuple[str, str]] = {}
     for name, node in graph.nodes.items():
         if isinstance(node, Evaluate) and node.counted and name in recorded:
@@ -119,7 +138,7 @@ def check_added(graph: ModeGraph, parts: Mapping[str, Instruction]) -> Iterator[
             message = f"'{node.op}' gathers the rows of all processes, and each takes the gradient on its own"
             found[node.op] = (message, "is made of rows of others")
     for node in parts.values():
-        if isinstance(node, Gradient) and node.models and not node.is_replica:
+        if isinstance(node, Gradient) and node.models and not node.is_replica and node.op in added:
             why = f"'{node.loss}' depends on no rows, so its gradient is the same on every process"
             found[node.op] = (f"{why}, and `reduce: sum` adds up others", "is the gradient of one loss for all")
     for op, (message, label) in found.items():

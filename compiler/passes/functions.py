@@ -184,6 +184,6 @@ def _split(
     absent = find_absent(parts.graph.nodes, idle) | find_idle_writes(parts.graph.nodes, idle)
     copies = parts.find_firing(graph.nodes, outputs.values, absent)
     split = select_graph(parts.graph, graph.mode, copies, variant.fired, variant.gates, outputs)
-    merges = tuple(decision for name, decision in parts.merges.items() if name in graph.nodes)
-    split = replace(split, decisions=merges, datasets=graph.datasets, wholes=parts.wholes)
+    decisions = tuple(decision for name, decision in parts.decisions.items() if name in graph.nodes)
+    split = replace(split, decisions=decisions, datasets=graph.datasets, wholes=parts.wholes)
     return run_passes(split, ANALYSES, context, hook)

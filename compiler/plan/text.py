@@ -55,7 +55,7 @@ def _models(versions: Iterable[Read | Write]) -> list[Read | Write]:
     return [at for at in versions if at.cell.kind != "optimizer"]
 
 
-SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "FREEZE", "NO_GRAD", "MERGE", "GATHER")
+SHOWN = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT", "RECOMPUTE", "FREEZE", "NO_GRAD", "MERGE", "ADD", "GATHER")
 """Decisions that the text lists; `explain` lists all."""
 WIDEST = 60
 

@@ -14,6 +14,7 @@ MEANINGS: Mapping[str, str] = {
     "RECOMPUTE": "a gradient runs parts of forwards again, which read weights and buffers a second time",
     "SNAPSHOT": "a forward runs on clones, so that a later write does not wait",
     "MERGE": "a forward runs once for all micro-batches",
+    "ADD": "a gradient is the sum of what each process has on its own rows (`reduce: sum`)",
     "GATHER": "the weights of a sharded model stay gathered after a forward, for a second derivative",
     "declared": "the spec orders two ops, with `after` or `every: update`",
     "implied": "an average or a copy comes after every writer of its source",

@@ -58,6 +58,15 @@ def check_sets(scope: RuleContext) -> Iterator[Diagnostic]:
             yield scope.report("GS117", message, ("outputs", index), help="return its loss instead")
 
 
+def check_reductions(scope: RuleContext) -> Iterator[Diagnostic]:
+    """Refuse an update that says how its gradients combine over processes, where none are declared."""
+    for name, op in scope.sound_ops() if scope.spec.parallel is None else ():
+        if isinstance(op, UpdateOp) and op.reduce is not None:
+            message = f"`reduce` of update '{name}' goes with `parallel`: there are no processes to combine"
+            help = "remove it, or add `parallel: {kind: replicated}`; steps are added up by `accumulate: {reduce: sum}`"
+            yield scope.report("GS056", message, ("ops", name, "reduce"), key=True, help=help)
+
+
 def _takes_sets(op: Op) -> bool:
     return isinstance(op, CallOp) and (not op.call.is_builtin or op.call.name("torch") in ON_GRADIENTS)
 

@@ -9,7 +9,7 @@ from graphspec.analysis.scope import RuleContext, build_scope
 from graphspec.check.data import check_sources
 from graphspec.check.derived import check_derived, check_spectral
 from graphspec.check.functions import check_arguments, check_dimensions, check_functions, check_models, check_outputs
-from graphspec.check.gradients import check_coverage, check_losses, check_sets
+from graphspec.check.gradients import check_coverage, check_losses, check_reductions, check_sets
 from graphspec.check.names import (
     check_clashes,
     check_document,
@@ -56,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     check_losses,
     check_sets,
     check_coverage,
+    check_reductions,
     check_derived,
     check_spectral,
     check_repeats,

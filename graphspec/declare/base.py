@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, LiteralString
+from typing import Literal, LiteralString
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
@@ -32,11 +32,3 @@ def not_built(
     """Return the error for a part of the language that this version does not execute."""
     message = f"{what} is part of the language but not built yet"
     return PydanticCustomError("not_built", "{message}", {"message": message, "help": help, "label": "", "at": at})
-
-
-def _refuse(value: object, info: ValidationInfo) -> None:
-    raise not_built(f"`{info.field_name}`")
-
-
-NotBuilt = Annotated[None, BeforeValidator(_refuse)]
-"""The type of a field that the language has and this version refuses, wherever it is written."""

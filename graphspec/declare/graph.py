@@ -241,11 +241,6 @@ class GraphSpec(Declaration):
         return self.parallel is not None and self.parallel.kind == "sharded"
 
     @property
-    def adds_processes(self) -> bool:
-        """Return whether gradients are the sum of what each of these processes has on its own rows."""
-        return self.parallel is not None and self.is_replicated and self.parallel.reduce == "sum"
-
-    @property
     def batches(self) -> int:
         """Return how many batches a train step takes."""
         return max((each.batch or 0 for each in self.inputs.values()), default=0) + 1

@@ -373,6 +373,7 @@ class Graph(Randoms):
         constraint: Tree | None = None,
         on_overflow: Literal["group", "all", "own", "apply", "error"] | None = None,
         shared: Literal["sum"] | None = None,
+        reduce: Literal["mean", "sum"] | None = None,
         **fields: Unpack[Fields],
     ) -> Update:
         """Return an update of one or several models, for `after` and `every` of others; its ``loss`` is a value.
@@ -383,7 +384,7 @@ class Graph(Randoms):
         """
         given: dict[str, object] = {"update": models, "loss": loss, "gradients": gradients, "optimizer": optimizer}
         given |= {"clip": clip, "defer": defer, "missing": missing, "accumulate": accumulate}
-        given |= {"constraint": constraint, "on_overflow": on_overflow, "shared": shared}
+        given |= {"constraint": constraint, "on_overflow": on_overflow, "shared": shared, "reduce": reduce}
         return Update(self._recorder, self._record("update", given, fields, ("update",)))
 
     def ema(

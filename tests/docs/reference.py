@@ -95,7 +95,6 @@ INTERNAL = {
         "shadows",
         "parallel",
         "is_replicated",
-        "adds_processes",
         "phases",
         "batches",
     },

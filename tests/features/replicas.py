@@ -74,10 +74,14 @@ def _find_slots(step: Step) -> Found:
 
 
 def combine(rank: int, backend: str = "torch") -> Found:
-    """Return what one step makes of a weight, as the gradients are the mean over all rows or a sum of means."""
+    """Return what one step makes of a weight, as the gradients are the mean over all rows or a sum of means.
+
+    `own`: the update says that they are the sum.
+    """
     found: dict[str, np.ndarray] = {}
-    for reduce in ("mean", "sum"):
-        step = begin(LINE, f"parallel={{kind: replicated, reduce: {reduce}}}", backend=backend)
+    sums = "parallel={kind: replicated, reduce: sum}"
+    for reduce, settings in {"mean": [REPLICATED], "sum": [sums], "own": [REPLICATED, "ops.step.reduce=sum"]}.items():
+        step = begin(LINE, *settings, backend=backend)
         found[f"loss.{reduce}"] = np.asarray(step(own(ROWS, rank))["loss"])
         found[reduce] = weights(step)["net.0.weight"]
     return found

@@ -1,4 +1,4 @@
-"""A step of several processes is that of one on all rows, uneven parts too; `reduce: sum` adds up what each has."""
+"""A step of several processes is that of one on all rows; `reduce: sum`, of all or an update, adds up each one's."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def test_the_gradient_is_that_of_all_rows(shown: Path, backend: str) -> None:
 def test_sums_add_up_the_mean_of_each_process(shown: Path, backend: str) -> None:
     for part in read(shown, "combine"):
         assert part["sum"].item() == pytest.approx(1 - 0.01 * (2 * 14 / 3 + 2 * 41 / 2), abs=1e-12)
+        assert part["own"].item() == part["sum"].item()  # said by the update alone
 
 
 @pytest.mark.xdist_group("shown by replicas")  # one worker starts the processes

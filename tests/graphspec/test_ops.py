@@ -161,7 +161,7 @@ def test_a_malformed_op_is_reported_where_it_is_malformed(small, find, line, cod
 @pytest.mark.parametrize(
     "line",
     [
-        "a: {update: other, loss: err, «reduce»: sum}",
+        "a: {update: other, loss: err, «start»: {steps: 3}}",
     ],
 )
 def test_what_the_language_has_and_is_not_built_is_never_ignored(small, find, line):

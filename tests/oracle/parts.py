@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, RandomOp, UpdateOp
+from graphspec.declare.ops import CallOp, ForwardOp, GradientOp, LossOp, RandomOp, TransformOp, UpdateOp
 from tests.oracle.counts import is_own
 from tests.oracle.functions import CALLS, nothing
 from tests.oracle.meaning import Meaning, Past, close
@@ -55,6 +55,27 @@ class Parts:
             if not late:
                 return frozenset(found)
             found -= late
+
+    @cached_property
+    def added(self) -> frozenset[str]:
+        """Return the gradients that add up what each part has by itself, as the updates that take them say."""
+        found = {name: self.adds(None) for name, op in self.meaning.ops.items() if isinstance(op, GradientOp)}
+        for op in (op for op in self.meaning.ops.values() if isinstance(op, UpdateOp)):
+            pending = [*(op.gradients or ())]
+            while pending:
+                owner = self.meaning.owner.get(pending.pop(), "")
+                maker = self.meaning.ops.get(owner)
+                if isinstance(maker, GradientOp):
+                    found[owner] = self.adds(op)
+                elif isinstance(maker, TransformOp | CallOp):
+                    pending += [each.name for each in maker.operands()]
+        return frozenset(name for name, is_added in found.items() if is_added)
+
+    def adds(self, update: UpdateOp | None) -> bool:
+        """Return whether an update adds up what each part has by itself; ``None``: what no update takes."""
+        parallel = self.meaning.spec.parallel
+        usual = "mean" if parallel is None else parallel.reduce
+        return (usual if update is None or update.reduce is None else update.reduce) == "sum"
 
     def _runs_often(self, name: str) -> bool:
         """Return whether the values of an op depend on the batch, other than by being drawn."""

@@ -194,7 +194,7 @@ class StepValues:
         shapes = {("", value): world.base.value(value).shape[1:] for value in values}
         seed = op.grad_outputs[0] if op.grad_outputs else None
         wanted = shapes if world is not world.base else {**self.find_wanted(models), **shapes}
-        found = differentiate(world, op.gradient, wanted, seed)
+        found = differentiate(world, op.gradient, wanted, seed, is_own=name in self.parts.added)
         names = op.defines(name)
         if models and world is world.base:
             held = find_reached(world, op.gradient, wanted, seed) if op.unconnected == "skip" else wanted
@@ -220,7 +220,8 @@ class StepValues:
         if not world.numbers.keeps_graph:
             raise SecondOrderError(value)
         models, _ = op.split({*self.start, *self.meaning.derived})
-        found = differentiate(world, op.gradient, self.find_wanted(models))
+        is_own = self.meaning.owner[value] in self.parts.added
+        found = differentiate(world, op.gradient, self.find_wanted(models), is_own=is_own)
         return {self.find_own(key): slope[None] for key, slope in found.items()}
 
     def gradients(self, value: str) -> Gradients:
@@ -342,7 +343,8 @@ class StepValues:
     def own_gradients(self, op: UpdateOp) -> Gradients:
         """Return the gradients of an update's own loss."""
         worlds = self.base.parts if self.parts.is_batched(op.loss) and self.base.parts else [self.base]
-        return add([self._differentiate(world, op.loss, op.update, op.missing) for world in worlds])
+        is_own = self.parts.adds(op)
+        return add([self._differentiate(each, op.loss, op.update, op.missing, is_own=is_own) for each in worlds])
 
     def term_gradients(
         self, loss: str, term: str, models: tuple[str, ...], missing: str, seed: str | None
@@ -357,11 +359,18 @@ class StepValues:
         return sum(world.counted(loss, self.meaning.ops[loss])[1] for world in worlds)
 
     def _differentiate(
-        self, world: World, loss: str, models: tuple[str, ...], missing: str, seed: str | None = None
+        self,
+        world: World,
+        loss: str,
+        models: tuple[str, ...],
+        missing: str,
+        seed: str | None = None,
+        *,
+        is_own: bool = False,
     ) -> Gradients:
         """Return the gradients of a loss, or of what a micro-batch adds to it, times a constant."""
         targets = self.targets(models)
-        found = differentiate(world, loss, targets, seed)
+        found = differentiate(world, loss, targets, seed, is_own=is_own)
         held = find_reached(world, loss, targets, seed) if missing == "skip" else targets
         return {key: g for key, g in found.items() if key in held}
 

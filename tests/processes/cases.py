@@ -195,6 +195,28 @@ outputs: [loss, fit, slope]
 """A mean and a sum, the slope of the mean, and a clip of what processes add up."""
 
 
+BY_UPDATE = """
+inputs: {x: {shape: [batch, 4]}, y: {shape: [batch, 2]}}
+models:
+  one: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.1}}
+  two: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.1}}
+  three: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.1}}
+ops:
+  by_one: {forward: one, inputs: x}
+  by_two: {forward: two, inputs: x}
+  by_three: {forward: three, inputs: x}
+  out: {expr: "by_one * by_two + by_three"}
+  loss: {loss: mse, inputs: [out, y]}
+  slope: {gradient: loss, wrt: two}
+  half: {call: mul, inputs: [slope, 0.5]}
+  step_one: {update: one, loss: loss, reduce: sum}
+  step_two: {update: two, gradients: half, reduce: sum}
+  step_three: {update: three, loss: loss, reduce: mean}
+outputs: [loss]
+"""
+"""Two updates that add up what processes have, and one that takes the mean, whatever `parallel` says."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A spec, and the batch in which one rank meets an infinity."""
@@ -263,6 +285,8 @@ CASES: Mapping[str, Case] = {
 ADDING: Mapping[str, Case] = {
     "added": Case(FIT + ADDED),
     "added in parts": Case(FIT + ADDED.replace("slope, ", "").replace(", slope", ""), "micro_batches: 2"),
+    "added by updates": Case(BY_UPDATE),
+    "added by updates in parts": Case(BY_UPDATE, "micro_batches: 2"),
     "added in windows": Case(FIT + ADDED.replace("clip:", "accumulate: {steps: 2, reduce: sum}, clip:")),
 }
 """Cases in which processes add up the gradients that they have on their own rows."""
@@ -309,9 +333,13 @@ class Run:
         return make_step(case, self.kind, self.options)
 
 
-REPLICATED = Run("replicated", 2, 5, (*CASES, *ALONE))
+ADDED_BY_UPDATES = ("added by updates", "added by updates in parts")
+REPLICATED = Run("replicated", 2, 5, (*CASES, *ALONE, *ADDED_BY_UPDATES))
 SHARDED = Run(
-    "sharded", 2, 5, (*SOME, "penalty alone", "cyclegan in parts", "scaled", "corner", "surgery", "twice", "varied")
+    "sharded",
+    2,
+    5,
+    (*SOME, "added by updates", "penalty alone", "cyclegan in parts", "scaled", "corner", "surgery", "twice", "varied"),
 )
 ADDED_UP = Run("replicated", 2, 5, (*ADDING,), "reduce: sum")
 COMPRESSED = tuple(

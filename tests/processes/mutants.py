@@ -322,6 +322,14 @@ MUTANTS = (
         run=ADDED_UP,
     ),
     Misplaced(
+        name="reduce-of-all",
+        says="What an update says of its own gradient is not read: `parallel` says it for all.",
+        place="batch.expansion:find_added",
+        change=lambda original: lambda spec: frozenset(spec.ops if spec.parallel.reduce == "sum" else ()),
+        killer=NUMBERS,
+        case="added by updates",
+    ),
+    Misplaced(
         name="shares-of-all-rows",
         says="With `reduce: sum`, micro-batches have shares of all rows, and not of those of their process.",
         place="batch.expansion:Expansion._add_shares",

@@ -33,12 +33,12 @@ COUPLED = "coupled: the parts of the batch do not combine, or a layer has other 
 """Why there is nothing to compare: a process has other numbers, and is meant to (W-COUPLED, dropout)."""
 
 
-def is_coupled(plan: Plan) -> bool:
-    """Return whether processes are meant to have other numbers than one."""
+def is_coupled(plan: Plan, *, is_added: bool = False) -> bool:
+    """Return whether processes are meant to have other numbers than one; ``is_added``: than its micro-batches."""
     instructions = (each for mode in plan.program.modes for one in mode.functions for each in one.instructions)
     forwards = [each for each in instructions if isinstance(each, Forward) and each.is_replica]
     # what the forward of one part writes, such as the vectors of a spectral norm, the next part reads
-    is_special = any(each.drawing or (each.micro_batch and each.writes) for each in forwards)
+    is_special = any(each.drawing or ((is_added or each.micro_batch) and each.writes) for each in forwards)
     return is_special or any(each.code == "W-COUPLED" for each in plan.warnings)
 
 
@@ -57,15 +57,32 @@ def decouple(value: Any) -> Any:
             return value
 
 
-def try_spec(document: Mapping[str, object]) -> str:
-    """Return what comes of a spec on this process: ``agreed``, why there is nothing to compare, or what differs."""
-    spec = load(json.dumps(document) + "\n")
+def add_up(document: Mapping[str, Any], random: Random) -> Mapping[str, Any]:
+    """Return a document some of whose updates add up what each process has on its own rows."""
+    ops = {**document["ops"]}
+    for name, op in document["ops"].items():
+        if "update" in op and random.random() < 0.5:
+            ops[name] = {**op, "reduce": "sum"}
+    return {**document, "ops": ops}
+
+
+def try_spec(document: Mapping[str, Any]) -> str:
+    """Return what comes of a spec on this process: ``agreed``, why there is nothing to compare, or what differs.
+
+    To the oracle processes that add up their gradients are micro-batches, each of which takes those of its own rows.
+    """
+    shared = {**document, "parallel": PARALLEL}
+    is_added = any("reduce" in op for op in document["ops"].values())
     try:
-        plan = compile_step(load(json.dumps({**document, "parallel": PARALLEL}) + "\n"), pace=PACE)
+        plan = compile_step(load(json.dumps(shared) + "\n"), pace=PACE)
     except SpecError as error:
         return f"rejected: {codes_of(error)}"
-    if is_coupled(plan):
+    if is_coupled(plan, is_added=is_added):
         return COUPLED
+    try:
+        spec = load(json.dumps({**shared, "micro_batches": WORLD} if is_added else document) + "\n")
+    except SpecError as error:
+        return f"no micro-batches: {codes_of(error)}"
     execution, modes, rank = Execution(plan), modes_of(plan), dist.get_rank()
     found = []
     for turn, batch in zip(find_turns(spec, modes), batches(spec), strict=False):
@@ -82,11 +99,17 @@ def try_spec(document: Mapping[str, object]) -> str:
     return f"mismatch: {mismatch}" if mismatch else "agreed"
 
 
+def draw(seed: int) -> Mapping[str, Any]:
+    """Return a random document; of those without micro-batches every third adds up gradients of processes."""
+    document = decouple(random_spec(Random(seed)))
+    return add_up(document, Random(seed)) if seed % 3 == 0 and document.get("micro_batches", 1) == 1 else document
+
+
 def try_specs(count: int, start: int = 0) -> Iterator[tuple[int, str]]:
     """Yield what comes of random specs on this process, by seed, until so many have been compared."""
     for seed in itertools.count(start):
         try:
-            outcome = try_spec(decouple(random_spec(Random(seed))))
+            outcome = try_spec(draw(seed))
         except Exception as error:
             yield seed, f"mismatch: raised {type(error).__name__}: {error}"
             raise  # the other process waits in vain, and this one goes no further

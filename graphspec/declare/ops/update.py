@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
-from graphspec.declare.base import Declaration, NotBuilt, below, problem
+from graphspec.declare.base import Declaration, below, problem
 from graphspec.declare.fields import Names
 from graphspec.declare.ops.base import ModeName, OpBase, Reference
 from graphspec.declare.optimizers import OptimizerSpec
@@ -129,7 +129,8 @@ class UpdateOp(OpBase):
     this update alone, nothing, or the run."""
     shared: Literal["sum"] | None = None
     """`sum`: what other updates step as well this one steps for all, on the sum of the gradients."""
-    reduce: NotBuilt = None
+    reduce: Literal["mean", "sum"] | None = None
+    """How the gradients that this update takes combine over processes, in place of `reduce` of `parallel`."""
 
     @model_validator(mode="before")
     @classmethod

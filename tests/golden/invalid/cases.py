@@ -91,7 +91,7 @@ FIELDS = (
         "not_built.yaml",
         {
             "GS056 9:37": "`optimizer: {name: adam, sparse: lazy}`",
-            "GS045 10:37": "remove it",
+            "GS045 10:37": "`1000 steps`",
         },
     ),
     check(
