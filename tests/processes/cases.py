@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,14 @@ import numpy as np
 
 from compiler import compile_step
 from graphspec import load
+from graphspec.declare.graph import GraphSpec
 from runtime import Step, build
 from tests.conformance.programs import actor_critic, cyclegan, gan, one_loss
 from tests.processes.gathered import CLIP, COUNTED, MIXED, SIMCLR, SLOPES
 
-STEPS = 5
+STEPS, MORE = 5, 10
+"""The steps of a case, in every test run and in the long set."""
+FOLDER = Path(__file__).parents[2] / "examples"
 ADAM = "{name: adam, lr: 0.05}"
 GENERATOR, CRITIC = "[{linear: 5}, tanh, {linear: 6}]", "[{linear: 5}, tanh, {linear: 1}]"
 """Layers that couple no rows, in place of the classes and the BatchNorm of the programs."""
@@ -221,7 +225,13 @@ outputs: [loss]
 class Case:
     """A spec, and the batch in which one rank meets an infinity."""
 
-    text: str
+    text: str = ""
+    example: str = ""
+    """The path of a spec below `examples`, in place of a text."""
+    allow: tuple[str, ...] = ()
+    """The packages that it imports classes of."""
+    labels: int = 3
+    """How many there are of each input with labels."""
     head: str = ""
     """Further keys of the document."""
     overflow: int = -1
@@ -290,6 +300,29 @@ ADDING: Mapping[str, Case] = {
     "added in windows": Case(FIT + ADDED.replace("clip:", "accumulate: {steps: 2, reduce: sum}, clip:")),
 }
 """Cases in which processes add up the gradients that they have on their own rows."""
+EXAMPLES: Mapping[str, Case] = {
+    f"example {Path(path).stem}": Case(example=path, allow=("zoo", "keras_zoo"), labels=2)
+    for path in (
+        "autoencoder/autoencoder.yaml",
+        "autoencoder/autoencoder-decoder-first.yaml",
+        "custom-classes/custom.yaml",
+        "cyclegan/cyclegan.yaml",
+        "cyclegan-separate/cyclegan-separate.yaml",
+        "diffusion/diffusion.yaml",
+        "dqn/dqn.yaml",
+        "fgsm/fgsm.yaml",
+        "lookahead/lookahead.yaml",
+        "moco/moco.yaml",
+        "pcgrad/pcgrad.yaml",
+        "sac/sac.yaml",
+        "simultaneous-gan/simultaneous-gan.yaml",
+        "td3/td3.yaml",
+        "tied-lm/tied-lm.yaml",
+        "uncertainty/uncertainty.yaml",
+        "wgan-gp/wgan-gp.yaml",
+    )
+}
+"""The examples that couple no rows, and draw nothing in their layers."""
 ALONE: Mapping[str, Case] = {
     **{how: Case(NORMED, buffers=how) for how in ("rank0", "mean", "local")},
     "dropping": Case(DROPPING),
@@ -318,6 +351,9 @@ class Run:
     names: tuple[str, ...]
     options: str = ""
     """Further options of `parallel`."""
+    steps: int = STEPS
+    last: int = 0
+    """The rows of the last batch of a case that does not say so itself, if it has others."""
 
     @property
     def title(self) -> str:
@@ -333,13 +369,27 @@ class Run:
         return make_step(case, self.kind, self.options)
 
 
+ALL = (*CASES, *EXAMPLES)
 ADDED_BY_UPDATES = ("added by updates", "added by updates in parts")
-REPLICATED = Run("replicated", 2, 5, (*CASES, *ALONE, *ADDED_BY_UPDATES))
+FEW = ("example pcgrad", "example wgan-gp")
+"""The examples of every test run."""
+REPLICATED = Run("replicated", 2, 5, (*CASES, *ALONE, *ADDED_BY_UPDATES, *FEW))
 SHARDED = Run(
     "sharded",
     2,
     5,
-    (*SOME, "added by updates", "penalty alone", "cyclegan in parts", "scaled", "corner", "surgery", "twice", "varied"),
+    (
+        *SOME,
+        *FEW[1:],
+        "added by updates",
+        "penalty alone",
+        "cyclegan in parts",
+        "scaled",
+        "corner",
+        "surgery",
+        "twice",
+        "varied",
+    ),
 )
 ADDED_UP = Run("replicated", 2, 5, (*ADDING,), "reduce: sum")
 COMPRESSED = tuple(
@@ -355,8 +405,13 @@ COMPRESSED = tuple(
 BUCKETS = Run("replicated", 2, 5, ("strangers", "accumulated in parts", "everything"), "bucket_mb: 0.0001")
 """Every message of gradients is cut into many."""
 RUNS = (REPLICATED, ADDED_UP, *COMPRESSED, BUCKETS, Run("replicated", 4, 7, SOME), SHARDED)
-LONG_RUNS = (Run("sharded", 2, 6, (*CASES,)), Run("sharded", 4, 10, (*CASES,)))
+LONG_RUNS = tuple(
+    Run(kind, world, rows, ALL, "", MORE, rows - 1)
+    for kind in ("replicated", "sharded")
+    for world, rows in ((1, 5), (2, 6), (4, 10))
+)
 """Runs of the long set."""
+TRAINED: Mapping[str, Case] = {**CASES, **ALONE, **ADDING, **SENT, **EXAMPLES}
 
 
 def write_text(case: Case, kind: str = "none", options: str = "") -> str:
@@ -366,9 +421,20 @@ def write_text(case: Case, kind: str = "none", options: str = "") -> str:
     return "\n".join(("graphspec: 1", "name: case", case.head, parallel, text))
 
 
+def read_spec(case: Case, kind: str = "none", options: str = "") -> GraphSpec:
+    """Return the spec of a case, for processes that share it in some way."""
+    if not case.example:
+        return load(write_text(case, kind, options))
+    path = FOLDER / case.example
+    if str(path.parent) not in sys.path:  # where its classes are
+        sys.path.append(str(path.parent))
+    return load(path, [f"parallel={{{', '.join(filter(None, (f'kind: {kind}', options)))}}}"])
+
+
 def make_step(case: Case, kind: str = "none", options: str = "") -> Step:
     """Return the step of a case on the CPU, in float64, as one of such processes."""
-    return build(compile_step(load(write_text(case, kind, options))), device="cpu", dtype="float64")
+    plan = compile_step(read_spec(case, kind, options))
+    return build(plan, device="cpu", dtype="float64", allow=case.allow)
 
 
 def found(folder: Path, name: str, run: Run = REPLICATED) -> list[dict[str, np.ndarray]]:
@@ -383,24 +449,30 @@ def draw(case: Case, step: Step, rows: int, number: int) -> dict[str, np.ndarray
     for name, declared in step.plan.spec.inputs.items():
         shape = [size if isinstance(size, int) else rows for size in declared.shape or ()]
         is_label = declared.dtype == "int64"
-        batch[name] = noise.integers(0, 3, size=shape) if is_label else noise.normal(size=shape)
+        batch[name] = np.asarray(noise.integers(0, case.labels, size=shape) if is_label else noise.normal(size=shape))
         if number == case.overflow and not is_label:
             batch[name][(-1, -1) if case.corner else -1] = np.inf
     return batch
 
 
-def train(case: Case, step: Step, rows: int, rank: int = 0, world: int = 1) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield what some steps return, and leave behind, on the rows of one process; of an open window its sum."""
+def train(
+    case: Case, step: Step, rows: int, rank: int = 0, world: int = 1, *, steps: int = STEPS, last: int = 0
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield what some steps return, and leave behind, on the rows of one process; of an open window its sum.
+
+    ``last``: the rows of the last batch, where the case does not say it.
+    """
 
     def own(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the rows of this process: uneven, the larger parts first."""
-        return {name: np.array_split(value, world)[rank] for name, value in batch.items()}
+        return {name: np.array_split(value, world)[rank] if value.ndim else value for name, value in batch.items()}
 
-    for number in range(STEPS):
-        count = case.last if case.last and number == STEPS - 1 else rows
+    last = case.last or last
+    for number in range(steps):
+        count = last if last and number == steps - 1 else rows
         outputs = step(own(draw(case, step, count, number)))
         yield from ((f"{name} {number}", np.asarray(value)) for name, value in outputs.items())
     if case.eval:
-        outputs = step(own(draw(case, step, rows, STEPS)), mode="eval")
+        outputs = step(own(draw(case, step, rows, steps)), mode="eval")
         yield from ((f"{name} evaluated", np.asarray(value)) for name, value in outputs.items())
     yield from ((name, value) for name, value in step.state().arrays.items() if ".parts." not in name)

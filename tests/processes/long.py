@@ -1,4 +1,7 @@
-"""All cases as two and four processes share them, beside one process: ``python -m tests.processes.long``."""
+"""All cases, and the examples, as several processes share them, next to one: ``python -m tests.processes.long``.
+
+Each is ten steps, the last of a smaller batch, by one, two and four processes that replicate weights or shard them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.processes.cases import CASES, LONG_RUNS, Run, make_step, train
+from tests.processes.cases import LONG_RUNS, TRAINED, Run, make_step, train
 from tests.processes.worker import main as start
 
 MOST = 1e-10
@@ -16,7 +19,8 @@ MOST = 1e-10
 
 def find_gap(run: Run, name: str, folder: Path) -> float:
     """Return the greatest difference of any process from one process on all rows; infinite where what they found is."""
-    whole = dict(train(CASES[name], make_step(CASES[name]), run.rows))
+    case = TRAINED[name]
+    whole = dict(train(case, make_step(case), run.rows, steps=run.steps, last=run.last))
     gap = 0.0
     for rank in range(run.world):
         part = dict(np.load(run.path(folder, name, rank)))
@@ -40,7 +44,7 @@ def main() -> int:
         for run in LONG_RUNS:
             for case in run.names:
                 gap = find_gap(run, case, folder)
-                print(f"{run.kind} {run.world} {case:<24}{gap:.1e}")
+                print(f"{run.kind} {run.world} {case:<36}{gap:.1e}")
                 worst = max(worst, gap)
     return int(not worst <= MOST)
 

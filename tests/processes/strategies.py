@@ -19,16 +19,16 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from compiler import compile_step
-from graphspec import SpecError, load
+from graphspec import SpecError
 from runtime import Step, build
 from runtime.backends.tensorflow.backend import SURROUNDINGS
 from tests.features.replicas import ON_BOTH
-from tests.processes.cases import CASES, STEPS, draw, train, write_text
+from tests.processes.cases import CASES, EXAMPLES, MORE, STEPS, TRAINED, draw, read_spec, train
 
 ROWS, REPLICAS = 5, 2
 """The rows of a batch: three on the first replica, two on the second."""
-NAMES = tuple(name for name, case in CASES.items() if "sync: true" not in case.text)
-"""The cases that TensorFlow takes."""
+NAMES = tuple(name for name, case in {**CASES, **EXAMPLES}.items() if "sync: true" not in case.text)
+"""The cases that TensorFlow takes, and the examples."""
 SINGLE = " in float32"
 """How the name of a case ends that computes in float32, and not in float64."""
 FEW = "few rows"
@@ -44,22 +44,22 @@ Found = Mapping[str, np.ndarray]
 
 def make_step(name: str, kind: str = "none") -> Step:
     """Return the step of a case on TensorFlow."""
-    plan = compile_step(load(write_text(CASES[name.removesuffix(SINGLE)], kind)), backend="tensorflow")
-    return build(plan, device="cpu", dtype="float32" if name.endswith(SINGLE) else "float64")
+    case, dtype = TRAINED[name.removesuffix(SINGLE)], "float32" if name.endswith(SINGLE) else "float64"
+    return build(compile_step(read_spec(case, kind), backend="tensorflow"), device="cpu", dtype=dtype, allow=case.allow)
 
 
-def try_case(name: str, kind: str, rank: int = 0, world: int = 1) -> Found:
+def try_case(name: str, kind: str, rank: int = 0, world: int = 1, steps: int = STEPS) -> Found:
     """Return what is found of a case, or shown of a feature, by one of some processes."""
     if name in ON_BOTH:
         return ON_BOTH[name](rank, "tensorflow")
-    case = CASES["everything" if name == FEW else name.removesuffix(SINGLE)]
+    case = TRAINED["everything" if name == FEW else name.removesuffix(SINGLE)]
     step = make_step("everything" if name == FEW else name, "none" if kind == "alone" else "replicated")
     if name.endswith(SINGLE):
         batches = [draw(case, step, ROWS, number) for number in range(STEPS)]
         taken = [step({key: each.astype(np.float32) for key, each in batch.items()}) for batch in batches]
         return {f"{key} {at}": np.asarray(each) for at, outputs in enumerate(taken) for key, each in outputs.items()}
     if name != FEW:
-        return dict(train(case, step, ROWS, rank, world))
+        return dict(train(case, step, ROWS, rank, world, steps=steps, last=ROWS - 1 if steps > STEPS else 0))
     try:
         step(draw(case, step, 1, 0))
     except SpecError as error:
@@ -67,7 +67,7 @@ def try_case(name: str, kind: str, rank: int = 0, world: int = 1) -> Found:
     raise AssertionError("a batch of one row was taken by two replicas")
 
 
-def start(folder: Path, kind: str, names: Sequence[str]) -> list[subprocess.Popen[bytes]]:
+def start(folder: Path, kind: str, names: Sequence[str], steps: int = STEPS) -> list[subprocess.Popen[bytes]]:
     """Start the processes that train cases in a way, and write what they find into a folder."""
     ports: list[int] = []
     for _ in range(REPLICAS):
@@ -79,7 +79,7 @@ def start(folder: Path, kind: str, names: Sequence[str]) -> list[subprocess.Pope
     for rank in range(REPLICAS if kind == "workers" else 1):
         told = {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})}
         surroundings = {**os.environ, **SURROUNDINGS, "CUDA_VISIBLE_DEVICES": "", **(told if kind == "workers" else {})}
-        words = [sys.executable, "-m", "tests.processes.strategies", kind, str(folder), *names]
+        words = [sys.executable, "-m", "tests.processes.strategies", kind, str(folder), str(steps), *names]
         with (folder / f"{kind}.{rank}.txt").open("wb") as printed:
             started.append(subprocess.Popen(words, env=surroundings, stdout=printed, stderr=printed))
     return started
@@ -93,7 +93,7 @@ def finish(folder: Path, kinds: Mapping[str, Sequence[subprocess.Popen[bytes]]])
         raise RuntimeError("\n".join(printed))
 
 
-def work(kind: str, folder: Path, names: Sequence[str]) -> None:
+def work(kind: str, folder: Path, steps: int, names: Sequence[str]) -> None:
     """Be one of these processes."""
     import tensorflow as tf
 
@@ -106,7 +106,7 @@ def work(kind: str, folder: Path, names: Sequence[str]) -> None:
         rank, world, scope = strategy.cluster_resolver.task_id, REPLICAS, strategy.scope
     for name in names:
         with scope():
-            found = try_case(name, kind, rank, world)
+            found = try_case(name, kind, rank, world, steps)
         np.savez(path(folder, name, kind, rank), allow_pickle=False, **found)
 
 
@@ -136,13 +136,13 @@ def main() -> int:
     with TemporaryDirectory() as made:
         folder = Path(made)
         for kind in KINDS:
-            finish(folder, {kind: start(folder, kind, NAMES)})
+            finish(folder, {kind: start(folder, kind, NAMES, MORE)})
         differing = 0
         for name in NAMES:
             alone = partial(measure, read(folder, name, "alone"))
             mirrored = alone(read(folder, name, "mirrored"))
             workers = max(alone(read(folder, name, "workers", rank)) for rank in range(REPLICAS))
-            print(f"{name:28}  mirrored {mirrored:8.1e}  workers {workers:8.1e}")
+            print(f"{name:36}  mirrored {mirrored:8.1e}  workers {workers:8.1e}")
             differing += max(mirrored, workers) > 1e-10
     print(f"{len(NAMES)} cases, {differing} of them differ by more than 1e-10")
     return differing
@@ -150,6 +150,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        work(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
+        work(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
     else:
         sys.exit(main())

@@ -16,6 +16,7 @@ from compiler.ir.instructions import Forward, Gradient, Start
 from compiler.ir.verify import InvariantError, verify
 from graphspec import SpecError, load
 from tests.processes.cases import (
+    ALL,
     ALONE,
     BUCKETS,
     CASES,
@@ -28,6 +29,7 @@ from tests.processes.cases import (
     STEPS,
     SURGERY,
     SYNCED,
+    TRAINED,
     Run,
     draw,
     found,
@@ -44,12 +46,12 @@ pytestmark = pytest.mark.xdist_group("replicas")  # one worker starts the proces
 @cache
 def alone(name: str, rows: int) -> dict[str, np.ndarray]:
     """Return what one process finds on all rows."""
-    return dict(train(CASES[name], make_step(CASES[name]), rows))
+    return dict(train(TRAINED[name], make_step(TRAINED[name]), rows))
 
 
 @pytest.mark.parametrize(
     ("run", "name"),
-    [pytest.param(run, name, id=f"{run.title} {name}") for run in RUNS for name in run.names if name in CASES],
+    [pytest.param(run, name, id=f"{run.title} {name}") for run in RUNS for name in run.names if name in ALL],
 )
 def test_processes_have_the_numbers_of_one(folder: Path, run: Run, name: str) -> None:
     whole, parts = alone(name, run.rows), found(folder, name, run)

@@ -16,9 +16,6 @@ import torch.distributed as dist
 
 from graphspec import SpecError
 from tests.processes.cases import (
-    ADDING,
-    ALONE,
-    CASES,
     COMPRESSED,
     REPLICATED,
     RESUMED,
@@ -26,6 +23,7 @@ from tests.processes.cases import (
     SENT,
     SHARDED,
     STEPS,
+    TRAINED,
     Run,
     draw,
     train,
@@ -83,10 +81,10 @@ def counting() -> Generator[dict[str, list[int]]]:
 def train_cases(run: Run, rank: int, folder: Path) -> None:
     """Train the cases of a run as one of its processes."""
     for name in run.names:
-        case = {**CASES, **ALONE, **ADDING, **SENT}[name]
+        case = TRAINED[name]
         step = run.make_step(case)
         with counting() as sent:
-            found = dict(train(case, step, run.rows, rank, run.world))
+            found = dict(train(case, step, run.rows, rank, run.world, steps=run.steps, last=run.last))
         counted = {f"sent by {call}": np.array(sizes) for call, sizes in sent.items()}
         np.savez(run.path(folder, f"{name}.sent", rank), allow_pickle=False, **counted)
         np.savez(run.path(folder, name, rank), allow_pickle=False, **found)
@@ -112,7 +110,7 @@ def try_mutants(run: Run, rank: int, folder: Path) -> None:
     for mutant in MUTANTS:
         if mutant.run is not run or mutant.killer not in (NUMBERS, BYTES, ERROR):
             continue
-        case, found = {**CASES, **ALONE, **ADDING, **SENT}[mutant.case], dict[str, np.ndarray]()
+        case, found = TRAINED[mutant.case], dict[str, np.ndarray]()
         with mutant.applied():
             step = run.make_step(case)
         with counting() as sent:
