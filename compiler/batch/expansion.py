@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from compiler.batch.losses import find_added
 from compiler.batch.making import Waiting, add_sets, check_everywhere, evaluate, reduce_set, rename, wait
-from compiler.batch.placement import PlacementAnalysis
+from compiler.batch.placement import PlacementAnalysis, is_gathering
 from compiler.batch.roles import Roles
 from compiler.batch.shards import shard_sets
 from compiler.ir.instructions import (
@@ -30,6 +30,8 @@ from compiler.ir.instructions.start import ROWS
 from compiler.ir.value import FunctionRef, Ref, Setting, Use
 from compiler.types.calls import Placement
 
+PLAIN = frozenset({"call", "expr", "inputs", "args"})
+"""The fields of a call that runs whenever there is what it reads."""
 SHARE, OWN_SHARE = "batch#share", "own#share"
 """The values that say which part of the rows of the batch, or of this process, a micro-batch has, by its number."""
 
@@ -215,12 +217,25 @@ class Expansion(Struct, kw_only=True, dict=True):
     def _gather(self, value: str, local: str, output: str, like: Instruction | None) -> None:
         """Add the node that joins what the replicas have of a value."""
         is_rows = self.analysis.of(value) is Placement.SHARDED
+        gathered = self._find_gathered(value) if is_rows else ""
+        if gathered:
+            name = f"{output}#gather"
+            self._add(evaluate(name, "stop", (gathered,), (output,), like=like, op=value, constant=True), value)
+            return
         options = {"axis": self.analysis.axis(value)} if is_rows else {}
         function = "all_rows" if is_rows else "all_sum"
         made = evaluate(
             f"{output}#gather", function, (local,), (output,), like=like, op=value, options=options, constant=True
         )
         self._combine(made, local, value)
+
+    def _find_gathered(self, value: str) -> str:
+        """Return what an op has made of a value that is the rows of all, in each step that has it; empty if none."""
+        for node in self.nodes.values():
+            is_same = is_gathering(node) and node.function.name == "all_gather" and node.refs[0].name == value
+            if is_same and self.analysis.spec.ops[node.op].model_fields_set <= PLAIN:
+                return node.provides[0]
+        return ""
 
     def _combine(self, node: Waiting, local: str, source: str) -> None:
         """Add a node that gives what all replicas have of a value, and the start of the message that it waits for."""

@@ -12,7 +12,7 @@ from torch.nn import functional
 from compiler import compile_step
 from graphspec import SpecError, load
 from runtime import build
-from tests.processes.cases import CASES, REPLICATED, STEPS, draw, found, make_step, train, write_text
+from tests.processes.cases import CASES, REPLICATED, SHARDED, STEPS, Run, draw, found, make_step, train, write_text
 from tests.processes.gathered import MIXED, SIMCLR
 
 pytestmark = pytest.mark.xdist_group("replicas")  # one worker starts the processes
@@ -227,3 +227,10 @@ ALLOWED = {
 def test_what_is_the_same_on_all_may_be_combined(title: str) -> None:
     text = write_text(CASES["gathered and own"], REPLICATED.kind)
     compile_step(load(text.replace(NEAR, ALLOWED[title])))
+
+
+@pytest.mark.parametrize("run", [REPLICATED, SHARDED], ids=["replicated", "sharded"])
+def test_rows_that_are_gathered_and_returned_are_sent_once(folder: Path, run: Run) -> None:
+    with np.load(run.path(folder, "contrastive.sent", 0)) as sent:  # the numbers of rows, and then the rows
+        # three of five rows, of two views, each of three numbers of four bytes; the last batch has six rows
+        assert sent["sent by all_gather"][: 2 * STEPS].tolist() == [8, 2 * 3 * 3 * 4] * STEPS
