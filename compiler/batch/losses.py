@@ -49,7 +49,8 @@ def find_given(spec: GraphSpec, update: UpdateOp) -> Mapping[str, str]:
     seen, pending = set[str](), [*reversed(update.gradients or ())]
     while pending:
         value = pending.pop()
-        match spec.ops.get(name := makers.get(value, "")) if value not in seen else None:
+        name = makers.get(value, "")
+        match spec.ops.get(name) if value not in seen else None:
             case GradientOp() as maker:
                 found[name] = maker.gradient
             case TransformOp() | CallOp() as maker:
@@ -79,8 +80,9 @@ def find_reductions(spec: GraphSpec) -> Mapping[str, Mapping[str, Reduction]]:
 @once_per_spec
 def find_added(spec: GraphSpec) -> frozenset[str]:
     """Return the ops whose gradients are the sum of what each process has on its own rows."""
-    wanted = find_reductions(spec) if spec.is_replicated else {}
-    return frozenset(name for name, by in wanted.items() if "sum" in by.values())
+    if not spec.is_replicated:
+        return frozenset()
+    return frozenset(name for name, by in find_reductions(spec).items() if "sum" in by.values())
 
 
 def find_addends(spec: GraphSpec, loss: str, whole: Whole = None, rows: Collection[str] = ()) -> tuple[str, ...]:

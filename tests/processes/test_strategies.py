@@ -67,6 +67,14 @@ def test_the_emitted_code_combines_what_that_of_pytorch_does(name: str) -> None:
     assert theirs == own != Counter()
 
 
+def test_an_input_that_is_one_number_is_the_same_on_all_replicas() -> None:
+    text = REPLICATED.replace("inputs: {x:", "inputs: {level: {shape: []}, x:").replace("[out, y]", "[moved, y]")
+    text = text.replace("  loss:", "  moved: {call: add, inputs: [out, level]}\n  loss:")
+    source = emit(compile_step(load(text), backend="tensorflow"))
+    assert '"level": tf.TensorSpec(()' in source
+    assert 'axes={"x": 0, "y": 0}' in source
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

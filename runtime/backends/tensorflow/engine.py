@@ -138,7 +138,7 @@ class TensorFlowEngine(ModuleEngine):
         """Raise StepError (GS227) where a batch has too few rows for so many replicas."""
         least = count * self.spec.micro_batches
         for entry in self.loaded.program.inputs:
-            tensor, sizes = batch.get(entry.name), entry.shape or (BATCH,)
+            tensor, sizes = batch.get(entry.name), (BATCH,) if entry.shape is None else entry.shape
             if BATCH not in sizes or not isinstance(tensor, tf.Tensor):
                 continue
             rows = tensor.shape.as_list()[sizes.index(BATCH)]

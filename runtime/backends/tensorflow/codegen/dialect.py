@@ -304,8 +304,9 @@ def find_axes(function: Function, program: Program) -> dict[str, ast.expr]:
     """Return the inputs of which every replica has its own rows, and the axis along which these lie."""
     if not shares_rows(function):
         return {}
-    shapes = {entry.name: entry.shape or (BATCH,) for entry in find_inputs(program, function)}  # or as PyTorch has it
-    return {name: syntax.constant(shape.index(BATCH)) for name, shape in shapes.items() if BATCH in shape}
+    shapes = {entry.name: entry.shape for entry in find_inputs(program, function)}
+    found = {name: (BATCH,) if shape is None else shape for name, shape in shapes.items()}  # or as PyTorch has it
+    return {name: syntax.constant(shape.index(BATCH)) for name, shape in found.items() if BATCH in shape}
 
 
 def _compute(model: ModelDecl) -> dict[str, ast.expr]:
