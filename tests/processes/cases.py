@@ -226,12 +226,6 @@ class Case:
     """A spec, and the batch in which one rank meets an infinity."""
 
     text: str = ""
-    example: str = ""
-    """The path of a spec below `examples`, in place of a text."""
-    allow: tuple[str, ...] = ()
-    """The packages that it imports classes of."""
-    labels: int = 3
-    """How many there are of each input with labels."""
     head: str = ""
     """Further keys of the document."""
     overflow: int = -1
@@ -242,6 +236,12 @@ class Case:
     last: int = 0
     """The rows of the last batch, if it has others."""
     buffers: str = "rank0"
+    example: str = ""
+    """The path of a spec below `examples`, in place of a text."""
+    allow: tuple[str, ...] = ()
+    """The packages that it imports classes of."""
+    labels: int = 3
+    """How many there are of each input with labels."""
 
 
 SCALE = "precision: {loss_scale: dynamic}"
