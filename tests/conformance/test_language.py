@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.conformance.language import find_all, find_said
 from tests.conformance.scenarios import specs
 
+_REDUCE = ("reduce", "reduce = mean", "reduce = sum")
 ELSEWHERE = {
     "ModelSpec.weights": "a file beside the spec: tests/features/test_model_sources.py",
     "Traits.recomputes": "a class that runs its forward again: tests/backends/test_recomputed.py",
@@ -13,6 +14,7 @@ ELSEWHERE = {
     "UpdateOp.missing = zero": "tests/features/test_missing_gradients.py",
     "UseSpec.recompute_buffers": "evaluations of a run: tests/features/test_recomputed_of_random_specs.py",
     "layer batch_norm.sync": "several processes: tests/processes/cases.py",
+    **{f"UpdateOp.{one}": "several processes: tests/processes/cases.py" for one in _REDUCE},
     "InputSpec.dtype = bfloat16": "NumPy has no such type: such a batch is one of the framework's own",
     **{
         f"optimizer {name}.fused": "PyTorch's kernels"

@@ -249,10 +249,14 @@ def test_what_needs_all_rows_is_refused_in_an_update(more: str, backend: str) ->
 
 
 WHERE = {
-    "weight decay": ("{name: adam, sparse: lazy, weight_decay: 0.1}", "", "`weight_decay` moves the others"),
-    "momentum": ("{name: sgd, sparse: lazy, momentum: 0.1}", "", "`momentum` moves the others"),
-    "inside": ("{name: sgd, sparse: lazy, momentum_form: lr_inside}", "", "`momentum_form` moves the others"),
-    "group": ("{name: adam, sparse: lazy}", "groups: [{match: '^0', weight_decay: 0.1}]", "`weight_decay` moves"),
+    "weight decay": ("{name: adam, sparse: lazy, weight_decay: 0.1}", "", "`weight_decay` would change the others"),
+    "momentum": ("{name: sgd, sparse: lazy, momentum: 0.1}", "", "`momentum` would change the others"),
+    "inside": ("{name: sgd, sparse: lazy, momentum_form: lr_inside}", "", "`momentum_form` would change the others"),
+    "group": (
+        "{name: adam, sparse: lazy}",
+        "groups: [{match: '^0', weight_decay: 0.1}]",
+        "`weight_decay` would change",
+    ),
     "frozen": ("adam", "groups: [{match: '^0', frozen: true}]", "a group freezes it"),
     "for now": ("adam", "groups: [{match: '^1', frozen: {until: 3}}]", "frozen for some time"),
     "penalty": ("adam", "regularizer: {l2: 0.1}", "`regularizer` is about all rows"),
