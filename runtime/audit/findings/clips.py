@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from itertools import combinations
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
 from runtime.audit.gradients import Changed
@@ -28,10 +30,12 @@ def find_clips(evidence: Evidence) -> Iterator[Finding]:
     """Yield clips over too much, before gradients are complete or divided by the loss scale, or after their update."""
     for function, place, changes in _clips(evidence):
         tensors = {each.event.tensor for each in changes}
-        owners = [evidence.steppers.get(tensor, frozenset()) for tensor in tensors]
-        owners = [each for each in owners if each]
         models = sorted({evidence.trace.model(tensor) for tensor in tensors})
-        if "norm" in function and len(owners) > 1 and not set[str].intersection(*map(set[str], owners)):
+        steppers: dict[str, set[str]] = defaultdict(set)
+        for tensor in tensors & evidence.steppers.keys():
+            steppers[evidence.trace.model(tensor)] |= evidence.steppers[tensor]
+        # One model may have several optimizers, such as one for its matrices and one for the rest.
+        if "norm" in function and any(one.isdisjoint(other) for one, other in combinations(steppers.values(), 2)):
             yield Finding(
                 code="clip-scope",
                 place=place,
