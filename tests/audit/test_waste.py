@@ -101,6 +101,32 @@ def test_models_that_lose_their_gradients_at_one_line_are_one_finding() -> None:
     assert lost.times == 2
 
 
+class Net(nn.Module):
+    """A model whose `forward` the program calls itself, past the hooks of modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+def test_layers_with_one_name_have_also_that_of_their_model() -> None:
+    actor, critic = Net(), Net()
+    opt_a, opt_c = (torch.optim.SGD(each.parameters(), 0.1) for each in (actor, critic))
+    with audit() as report:
+        for _ in range(STEPS):
+            opt_a.zero_grad()
+            critic.forward(actor.forward(torch.randn(8, 4))).sum().backward()
+            opt_a.step()
+            opt_c.zero_grad()
+            critic.forward(torch.randn(8, 4)).sum().backward()
+            opt_c.step()
+    (lost,) = (each for each in report.findings if each.code == "lost-grad")
+    assert "computes gradients of critic.layer that are zeroed" in lost.message
+
+
 def test_a_storage_that_is_used_again_is_another_value() -> None:
     ran = [
         Kernel(1.0, frozenset({1}), frozenset({2})),  # a temporary value for tensor 0 ...

@@ -19,19 +19,18 @@ _OWN = ("self", "cls")
 """What methods call their object, which has a better name further out."""
 
 
-def find_name(wanted: object) -> str:
-    """Return the variable, attribute or item that the user's frames know an object by, empty where none does."""
+def find_names(wanted: object) -> Iterator[str]:
+    """Yield the variables, attributes and items that the user's frames know an object by, the innermost first."""
     for frame in frames():
         variables = variables_of(frame)
         for scope in (variables, frame.f_globals):
             for name, value in list(scope.items()):
                 if value is wanted and not name.startswith("_") and name not in _OWN:
-                    return name
+                    yield name
         for name, value in variables.items():
             inner = next((part for part, each in _parts(value) if each is wanted), None)
             if inner is not None:
-                return inner.lstrip(".") if name in _OWN else f"{name}{inner}"
-    return ""
+                yield inner.lstrip(".") if name in _OWN else f"{name}{inner}"
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:
@@ -66,12 +65,10 @@ class Names:
         known = self._given.get(id(thing))
         if known is not None and known[1]() is thing:
             return known[0]
-        base = find_name(thing) or type(thing).__name__
-        name = (
-            base
-            if base not in self._taken
-            else next(f"{base}#{n}" for n in count(2) if f"{base}#{n}" not in self._taken)
-        )
+        further = find_names(thing)
+        base = next(further, type(thing).__name__)
+        numbered = (f"{base}#{n}" for n in count(2))
+        name = next(each for each in chain([base], further, numbered) if each not in self._taken)
         self._taken.add(name)
         self._given[id(thing)] = (name, weakref.ref(thing))
         return name
@@ -116,7 +113,7 @@ class Names:
                 self.add_model(model)
                 break
         if not cell.model:
-            cell.model = find_name(tensor) or f"tensor#{cell.number}"
+            cell.model = next(find_names(tensor), f"tensor#{cell.number}")
 
     def _find_everywhere(self) -> list[nn.Module]:
         """Return all modules that are no part of another. It takes long, so it is done once."""
