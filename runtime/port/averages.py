@@ -75,7 +75,7 @@ def find_averages(tape: Tape) -> tuple[Average, ...]:
                 positions=positions,
                 decay=decay,
                 tau=_round(1 - decay),
-                buffers=_find_buffers(tape, target, members, kinds),
+                buffers=_find_buffers(tape, target, members, kinds, positions),
                 copies_first=copies_first,
                 alike=alike,
                 todo=todo,
@@ -112,7 +112,7 @@ def _choose_decay(found: Sequence[float]) -> tuple[float, str]:
 
 
 def _find_buffers(
-    tape: Tape, target: str, members: Mapping[int, int], kinds: Mapping[int, str]
+    tape: Tape, target: str, members: Mapping[int, int], kinds: Mapping[int, str], positions: Sequence[int]
 ) -> Literal["", "copy", "average", "ignore"]:
     """Return what becomes of the buffers of an average: all of them must follow, or they do not count as followed."""
     buffers = {number for number in tape.models[target].tensors if kinds.get(number) == "buffers"}
@@ -120,8 +120,18 @@ def _find_buffers(
         return ""
     if not buffers <= members.keys():
         return "ignore"
-    last = tape.snapshots[-1][1]
-    return "copy" if all(np.array_equal(last[each], last[members[each]]) for each in buffers) else "average"
+    moves = [
+        (before, after)
+        for (begun, before), (ended, after) in pairwise(tape.snapshots)
+        if any(begun <= each < ended for each in positions)
+    ]
+    # a forward may have moved those of the source since they were copied
+    is_copied = all(
+        any(np.array_equal(after[each], part[members[each]]) for part in (before, after))
+        for before, after in moves
+        for each in buffers
+    )
+    return "copy" if is_copied else "average"
 
 
 def _round(tau: float) -> float:

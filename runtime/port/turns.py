@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from runtime.audit.gradients import Applied, keep_ledger
-from runtime.audit.trace import Site, Update
+from runtime.audit.trace import Place, Site, Update
 from runtime.port.tape import Stepped, Tape
 
 
 def split_turns(tape: Tape) -> tuple[Tape, Mapping[str, str]]:
     """Give the steps of an optimizer that never share a backward names of their own; return its name by these."""
-    turns: dict[str, list[set[Site]]] = {}
+    turns: dict[str, list[set[Site | Place]]] = {}
     updates = keep_ledger(tape.trace).updates
     for applied in updates:
         sites = _find_sites(applied)
@@ -44,7 +44,11 @@ def split_turns(tape: Tape) -> tuple[Tape, Mapping[str, str]]:
     return replace(tape, trace=replace(tape.trace, events=events), entries=entries), owners
 
 
-def _find_sites(applied: Applied) -> set[Site]:
-    """Return the sites of the backwards whose gradients an update applies."""
+def _find_sites(applied: Applied) -> set[Site | Place]:
+    """Return where the backwards ran whose gradients an update applies, and the forwards that they read.
+
+    Losses of one forward are one loss, whether a step takes them in one backward or in several.
+    """
     shares = (share for shares in applied.held.values() for share in shares)
-    return {share.backward.site for share in shares if share.backward is not None}
+    backwards = [share.backward for share in shares if share.backward is not None]
+    return {each.site for each in backwards} | {read.place for each in backwards for read in each.reads}

@@ -214,12 +214,18 @@ class Writer:
     def _find_rare_term(self, optimizer: str) -> str:
         """Return what to do about a backward that only some steps of an optimizer apply, as of a lazy regularizer."""
         fires = self.loop.fired[optimizer]
-        places = {event.site: event.place for each in fires for event in each.backwards}
-        for site, place in places.items():
-            steps = [index for index, each in enumerate(fires, 1) if any(site == one.site for one in each.backwards)]
-            if len(steps) < len(fires) and not any(len(each.gathered) > 1 for each in fires):
+        if any(len(each.gathered) > 1 for each in fires):
+            return ""
+        read = [{one.place for event in each.backwards for one in event.reads} for each in fires]
+        for event in {event.site: event for each in fires for event in each.backwards}.values():
+            steps = [
+                index for index, each in enumerate(fires, 1) if any(event.site == it.site for it in each.backwards)
+            ]
+            others = [read[index - 1] for index in range(1, len(fires) + 1) if index not in steps]
+            # of the same forwards others may take the gradient elsewhere: two losses at once in place of one by one
+            if any(not {one.place for one in event.reads} <= each for each in others):
                 shown = ", ".join(map(str, steps))
-                part = f"the backward of {place} is a part of its steps {shown} of {len(fires)} alone"
+                part = f"the backward of {event.place} is a part of its steps {shown} of {len(fires)} alone"
                 return f"{part}: see `every` of a term"
         return ""
 
