@@ -1,6 +1,7 @@
 # Needs Python 3.11 or newer, pip and make; everything else is installed into environments of its own below this folder.
 PYTHON ?= python3
-PIP_FLAGS ?= -qq --disable-pip-version-check --no-input
+# Python compiles a module when it is first imported: to compile all of both frameworks takes longer than all else here.
+PIP_FLAGS ?= -qq --disable-pip-version-check --no-input --no-compile
 JOBS ?= 2
 
 DEMO := .venv-demo

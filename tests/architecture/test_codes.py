@@ -8,8 +8,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("codes")  # one worker looks for them once
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "add-a-diagnostic.md").read_text(encoding="utf-8")
@@ -35,13 +40,23 @@ UNDECIDED = {"E-BUFFERS"}
 """Errors that are warnings until the build has looked at a class."""
 
 
-def find_codes() -> Iterator[tuple[str, str]]:
-    """Yield every code of the project with the path of a module that has it as a string."""
+def find_nodes(pattern: re.Pattern[str]) -> Iterator[tuple[Path, ast.AST]]:
+    """Yield the syntax nodes of every module of the project whose text has the pattern, with its path."""
     for layer in ("graphspec", "compiler", "runtime"):
         for path in sorted((ROOT / layer).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value):
-                    yield node.value, path.relative_to(ROOT).as_posix()
+            text = path.read_text(encoding="utf-8")
+            if pattern.search(text):
+                yield from ((path.relative_to(ROOT), node) for node in ast.walk(ast.parse(text)))
+
+
+@cache
+def find_codes() -> frozenset[tuple[str, str]]:
+    """Return every code of the project with the path of a module that has it as a string."""
+    return frozenset(
+        (node.value, path.as_posix())
+        for path, node in find_nodes(CODE)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and CODE.fullmatch(node.value)
+    )
 
 
 def read_ranges() -> list[tuple[int, int, list[str]]]:
@@ -74,13 +89,10 @@ def test_codes_of_words_are_the_compilers():
 
 def test_the_severity_of_a_diagnostic_is_that_of_its_code():
     wrong = []
-    for path in (
-        path for layer in ("graphspec", "compiler", "runtime") for path in sorted((ROOT / layer).rglob("*.py"))
-    ):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Diagnostic":
-                given = {each.arg: each.value.value for each in node.keywords if isinstance(each.value, ast.Constant)}
-                code, severity = str(given.get("code", "")), given.get("severity", "error")
-                if code not in UNDECIDED and severity != ("warning" if code.startswith("W-") else "error"):
-                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {code} is given as a {severity}")
+    for path, node in find_nodes(re.compile(r"\bDiagnostic\(")):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Diagnostic":
+            given = {each.arg: each.value.value for each in node.keywords if isinstance(each.value, ast.Constant)}
+            code, severity = str(given.get("code", "")), given.get("severity", "error")
+            if code not in UNDECIDED and severity != ("warning" if code.startswith("W-") else "error"):
+                wrong.append(f"{path}:{node.lineno}: {code} is given as a {severity}")
     assert wrong == []

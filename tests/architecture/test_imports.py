@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import networkx as nx
 import pytest
@@ -67,13 +68,19 @@ def error(z): return z
 """
 
 
+class Module(NamedTuple):
+    """What a file of the project binds, and what it imports from the project: line, module and name."""
+
+    names: frozenset[str]
+    imports: tuple[tuple[int, str, str], ...]
+
+
 @functools.cache
-def find_names(module: str) -> frozenset[str]:
-    """Return what a module of the project binds, its submodules included."""
-    path = ROOT.joinpath(*module.split("."))
-    file = next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.exists()), None)
-    names = {one.stem for one in path.iterdir()} if path.is_dir() else set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if file else ():
+def read_module(path: Path) -> Module:
+    """Return what a file binds and imports; it is parsed and walked once for all tests."""
+    names: set[str] = set()
+    imports: list[tuple[int, str, str]] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         match node:
             case ast.FunctionDef() | ast.ClassDef():
                 names.add(node.name)
@@ -81,7 +88,17 @@ def find_names(module: str) -> frozenset[str]:
                 names.add(node.id)
             case ast.Import() | ast.ImportFrom():
                 names.update((one.asname or one.name).split(".")[0] for one in node.names)
-    return frozenset(names)
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in FOLDERS:
+                    imports += [(node.lineno, node.module, one.name) for one in node.names]
+    return Module(frozenset(names), tuple(imports))
+
+
+def find_names(module: str) -> set[str]:
+    """Return what a module of the project binds, its submodules included."""
+    path = ROOT.joinpath(*module.split("."))
+    file = next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.exists()), None)
+    inside = {one.stem for one in path.iterdir()} if path.is_dir() else set()
+    return inside | (read_module(file).names if file else set())
 
 
 def find_imports() -> Iterator[tuple[str, str, str]]:
@@ -89,9 +106,7 @@ def find_imports() -> Iterator[tuple[str, str, str]]:
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
             place = path.relative_to(ROOT)
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in FOLDERS:
-                    yield from ((f"{place}:{node.lineno}", node.module, one.name) for one in node.names)
+            yield from ((f"{place}:{line}", module, name) for line, module, name in read_module(path).imports)
 
 
 def probe(body: str, folder: Path) -> dict[str, set[str]]:
@@ -102,13 +117,20 @@ def probe(body: str, folder: Path) -> dict[str, set[str]]:
     return {kind: set(names) for kind, names in json.loads(done.stderr.splitlines()[-1]).items()}
 
 
+PARSED = pytest.mark.xdist_group("parsed imports")
+"""One worker, so that every file is parsed once."""
+
+
+@PARSED
 def test_every_name_that_is_imported_from_the_project_exists():
     imports = list(find_imports())
-    missing = [each for each in imports if each[2] not in find_names(each[1])]
+    names = {module: find_names(module) for module in {each[1] for each in imports}}
+    missing = [each for each in imports if each[2] not in names[each[1]]]
     assert len(imports) > 3_000
     assert missing == []
 
 
+@PARSED
 def test_no_modules_import_each_other_in_a_circle_not_even_late():
     files = [path for layer in LAYERS for path in sorted((ROOT / layer).rglob("*.py"))]
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files}

@@ -209,8 +209,11 @@ def test_nothing_but_the_tables_is_about_all_kinds():
 
 def _find_named(path: Path) -> set[str]:
     """Return the kinds of instructions that a module imports."""
-    imports = (
-        each for each in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(each, ast.ImportFrom)
+    text = path.read_text(encoding="utf-8")
+    nodes = ast.walk(ast.parse(text)) if "compiler.ir.instructions" in text else ()
+    ours = (
+        each
+        for each in nodes
+        if isinstance(each, ast.ImportFrom) and (each.module or "").startswith("compiler.ir.instructions")
     )
-    ours = (each for each in imports if (each.module or "").startswith("compiler.ir.instructions"))
     return {alias.name for each in ours for alias in each.names} & {kind.__name__ for kind in KINDS}

@@ -58,7 +58,8 @@ def commands(wheel: Path) -> Path:
     run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=wheel.parent)
     python = environment / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", "--python", python)
-    run(*pip, "install", "-c", ROOT / "constraints.txt", wheel, cwd=wheel.parent)
+    # compiling all of the dependencies takes longer than installing them; the commands import few of their modules
+    run(*pip, "install", "--no-compile", "-c", ROOT / "constraints.txt", wheel, cwd=wheel.parent)
     return environment / "bin"
 
 
