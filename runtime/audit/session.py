@@ -99,19 +99,26 @@ def audit_script(path: Path, arguments: Sequence[str], steps: int) -> tuple[Repo
     """
     recorder = find_recorder("torch", steps)
     recorder.start()
-    problem, error = run_script(path, arguments)
+    _main, problem, error = run_script(path, arguments)
     trace = recorder.finish(error)
     return Report(trace=trace, findings=find_all(trace)), problem
 
 
-def run_script(path: Path, arguments: Sequence[str]) -> tuple[BaseException | None, str]:
-    """Run a script under a recorder until it has had enough; return what else ended it, and that in words."""
+def run_script(path: Path, arguments: Sequence[str]) -> tuple[ModuleType, BaseException | None, str]:
+    """Run a script under a recorder until it has had enough; return what else ended it, and that in words.
+
+    The first result is the script as a module, for the caller to hold until it has read the recording. Python too keeps
+    `__main__` to its end, and PyTorch needs it: a process group of gloo that is freed right after a backward joins its
+    threads without releasing the interpreter, which one of them may still wait for.
+    """
+    main = ModuleType("__main__")
+    main.__file__ = os.path.abspath(path)
     before = sys.argv, sys.path[0]
     problem: BaseException | None = None
     sys.argv = [str(path), *arguments]
     sys.path[0] = str(path.resolve().parent)
     try:
-        _run_main(path)
+        _run_main(main, path)
     except Enough:
         pass
     except SystemExit as end:
@@ -120,16 +127,15 @@ def run_script(path: Path, arguments: Sequence[str]) -> tuple[BaseException | No
         problem = error
     finally:
         sys.argv, sys.path[0] = before
-    return problem, "" if problem is None else _describe(problem)
+    return main, problem, "" if problem is None else _describe(problem)
 
 
-def _run_main(path: Path) -> None:
+def _run_main(main: ModuleType, path: Path) -> None:
     """Run a file as the main module. Unlike `runpy`, Python gives it an absolute path, and leaves `sys.argv` alone."""
-    main, before = ModuleType("__main__"), sys.modules["__main__"]
-    main.__file__ = os.path.abspath(path)
+    before = sys.modules["__main__"]
     sys.modules["__main__"] = main
     try:
-        exec(compile(path.read_bytes(), main.__file__, "exec"), vars(main))
+        exec(compile(path.read_bytes(), os.path.abspath(path), "exec"), vars(main))
     finally:
         sys.modules["__main__"] = before
 

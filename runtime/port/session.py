@@ -79,7 +79,7 @@ def port_script(path: Path, arguments: Sequence[str], steps: int) -> tuple[Port,
     """
     recorder = find_recorder("torch", steps)
     recorder.start_tape()
-    problem, error = run_script(path, arguments)
+    _main, problem, error = run_script(path, arguments)
     tape = recorder.finish_tape(error)
     if error and not any(True for _ in tape.trace.of(Update)):
         raise NothingToPort(f"the program ended with {error}")
