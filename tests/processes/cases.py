@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compiler import compile_step
+from compiler import Plan, compile_step
 from graphspec import load
 from graphspec.declare.graph import GraphSpec
 from runtime import Step, build
@@ -364,9 +364,13 @@ class Run:
         """Return the file with what a process found in a case."""
         return folder / f"{name}.{self.title}.{rank}.npz"
 
+    def compile(self, case: Case) -> Plan:
+        """Return the plan of a case, the same for each of its processes."""
+        return compile_step(read_spec(case, self.kind, self.options))
+
     def make_step(self, case: Case) -> Step:
         """Return the step of a case as one of its processes."""
-        return make_step(case, self.kind, self.options)
+        return build_step(case, self.compile(case))
 
 
 ALL = (*CASES, *EXAMPLES)
@@ -433,7 +437,11 @@ def read_spec(case: Case, kind: str = "none", options: str = "") -> GraphSpec:
 
 def make_step(case: Case, kind: str = "none", options: str = "") -> Step:
     """Return the step of a case on the CPU, in float64, as one of such processes."""
-    plan = compile_step(read_spec(case, kind, options))
+    return build_step(case, compile_step(read_spec(case, kind, options)))
+
+
+def build_step(case: Case, plan: Plan) -> Step:
+    """Return the step of a plan on the CPU, in float64."""
     return build(plan, device="cpu", dtype="float64", allow=case.allow)
 
 

@@ -24,6 +24,7 @@ from runtime import Step, build
 from runtime.backends.tensorflow.backend import SURROUNDINGS
 from tests.features.replicas import ON_BOTH
 from tests.processes.cases import CASES, EXAMPLES, MORE, STEPS, TRAINED, draw, read_spec, train
+from tests.suite.graphs import rewrite_graphs
 
 ROWS, REPLICAS = 5, 2
 """The rows of a batch: three on the first replica, two on the second."""
@@ -52,8 +53,8 @@ def try_case(name: str, kind: str, rank: int = 0, world: int = 1, steps: int = S
     """Return what is found of a case, or shown of a feature, by one of some processes."""
     if name in ON_BOTH:
         return ON_BOTH[name](rank, "tensorflow")
-    case = TRAINED["everything" if name == FEW else name.removesuffix(SINGLE)]
-    step = make_step("everything" if name == FEW else name, "none" if kind == "alone" else "replicated")
+    case = TRAINED["dropped" if name == FEW else name.removesuffix(SINGLE)]
+    step = make_step("dropped" if name == FEW else name, "none" if kind == "alone" else "replicated")
     if name.endswith(SINGLE):
         batches = [draw(case, step, ROWS, number) for number in range(STEPS)]
         taken = [step({key: each.astype(np.float32) for key, each in batch.items()}) for batch in batches]
@@ -98,6 +99,7 @@ def work(kind: str, folder: Path, steps: int, names: Sequence[str]) -> None:
     import tensorflow as tf
 
     rank, world, scope = 0, 1, nullcontext
+    rewrite_graphs(steps > STEPS)  # in the long set as for users
     if kind == "mirrored":  # `build` finds the devices
         halves = [tf.config.LogicalDeviceConfiguration()] * REPLICAS
         tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], halves)

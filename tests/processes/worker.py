@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from compiler import Plan
 from graphspec import SpecError
 from tests.processes.cases import (
     COMPRESSED,
@@ -25,7 +27,9 @@ from tests.processes.cases import (
     STEPS,
     TRAINED,
     Run,
+    build_step,
     draw,
+    make_step,
     train,
 )
 from tests.processes.group import fork
@@ -78,11 +82,11 @@ def counting() -> Generator[dict[str, list[int]]]:
             setattr(dist, name, function)
 
 
-def train_cases(run: Run, rank: int, folder: Path) -> None:
+def train_cases(run: Run, rank: int, folder: Path, plans: Mapping[str, Plan]) -> None:
     """Train the cases of a run as one of its processes."""
-    for name in run.names:
+    for name, plan in plans.items():
         case = TRAINED[name]
-        step = run.make_step(case)
+        step = build_step(case, plan)
         with counting() as sent:
             found = dict(train(case, step, run.rows, rank, run.world, steps=run.steps, last=run.last))
         counted = {f"sent by {call}": np.array(sizes) for call, sizes in sent.items()}
@@ -135,16 +139,26 @@ def judge_random_specs(rank: int, folder: Path) -> None:
     (folder / f"judged.{rank}.json").write_text(json.dumps(outcomes), encoding="utf-8")
 
 
+def prepare() -> None:
+    """Import what a first step imports, for all processes that are forked from this one."""
+    case = TRAINED["sent"]
+    step = make_step(case)
+    step(draw(case, step, 2, 0))
+    import_module("torch.distributed.fsdp")
+
+
 def main(folder: Path, runs: Sequence[Run] = RUNS) -> int:
     """Start the processes of every run. Return how many failed."""
+    prepare()
     failed = 0
     for run in runs:
+        plans = {name: run.compile(TRAINED[name]) for name in run.names}
 
-        def work(rank: int, run: Run = run) -> None:
+        def work(rank: int, run: Run = run, plans: Mapping[str, Plan] = plans) -> None:
             """Take part in a run; two replicas do all else."""
             if run in COMPRESSED:
                 warnings.simplefilter("error")
-            train_cases(run, rank, folder)
+            train_cases(run, rank, folder, plans)
             if run in (REPLICATED, SHARDED, *COMPRESSED):
                 for name in RESUMED:
                     resume(run, rank, folder, name)
