@@ -59,8 +59,7 @@ def find_gates(
                 if op.at_epoch_end == "drop":
                     own.append(Gate(op=drop_of(node.op), clock="epochs"))
             if isinstance(op, EmaOp) and op.use.write_back is not None:
-                times = op.use.write_back.every // op.wait
-                own.append(Gate(op=back_of(node.op), clock="writes", every=times, follows=((node.op,),)))
+                own.append(_gate_back(node, op, op.use.write_back.every, _find_source_writes(node, nodes, writers)))
             every.extend(own)
         found = {gate.op: gate for gate in every if gate.op not in gates}
         if not found:
@@ -201,8 +200,7 @@ def _gate(
     if isinstance(op.every, str):
         groups.append((op.every,))
     if node.follows:
-        sources = (nodes[name] for _, name in find_sources(node, nodes, writers))
-        groups.append(tuple(dict.fromkeys(each.admission for each in sources if each.is_write)))
+        groups.append(_find_source_writes(node, nodes, writers))
     part = find_gate(node.within)
     follows = (*groups, *([] if part is None else [(part.name,)]))
     every = op.every if isinstance(op.every, int) else 1
@@ -218,6 +216,30 @@ def _gate(
     first, *_ = find_repeated(spec).get(node.op, (node.op,))
     shared = first if first != node.op and every > 1 else ""
     return replace(gate, clock="writes", follows=follows, counts_with=shared) if is_counted else gate
+
+
+def _gate_back(node: Instruction, op: EmaOp, every: int, counted: tuple[str, ...]) -> Gate:
+    """Return the gate of a write-back: with the first firing since the start of its average, and every so many writes.
+
+    ``every``: after how many writes of the source; ``counted``: the ops of these writes.
+    """
+    return Gate(
+        op=back_of(node.op),
+        clock="writes",
+        every=every // op.wait,
+        start=_count(op.start, "steps"),
+        follows=((node.op,),),
+        first=_count(op.start, "updates"),
+        counted=() if _count(op.start, "updates") is None else counted,
+    )
+
+
+def _find_source_writes(
+    node: Instruction, nodes: Mapping[str, Instruction], writers: Mapping[Cell, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return the ops whose writes an average or copy follows."""
+    sources = (nodes[name] for _, name in find_sources(node, nodes, writers))
+    return tuple(dict.fromkeys(each.admission for each in sources if each.is_write))
 
 
 def _find_parts(within: Sequence[Part]) -> Iterator[tuple[Part, Part | None]]:

@@ -168,3 +168,29 @@ def test_two_averages_that_are_both_written_back_have_no_order() -> None:
     )
     with pytest.raises(SpecError, match="E-CYCLE"):
         compile_step(load(text))
+
+
+STARTS = {
+    "start: 3 steps": 0,
+    "start: 3 updates": 0,
+    "start: {at: 3, before: copy}": 1,
+    "start: {at: 3, before: hold}": 0,
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_with_a_start_the_model_takes_its_average_then_and_after_every_so_many_writes(start: str, backend: str) -> None:
+    """Counted by hand: the average is a copy in the third step, and goes half the way in each from the fourth on."""
+    step = make(backend, f"decay: 0.5, {start}, use: {{write_back: {{every: 2}}}}")
+    fast = slow = 0.0
+    for t in range(1, 9):
+        fast += 1
+        if t < 3:
+            slow = fast if STARTS[start] else slow
+        elif t == 3:
+            slow = fast
+        else:
+            slow = (slow + fast) / 2
+        if t in (3, 5, 7):
+            fast = slow
+        assert np.allclose(both(step), (fast, slow), rtol=1e-12, atol=0), t

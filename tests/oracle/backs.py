@@ -7,7 +7,10 @@ from graphspec.declare.ops import CopyOp, EmaOp
 
 
 class WriteBack(CopyOp):
-    """Copy the parameters of an average into the model that it averages."""
+    """Copy the parameters of an average into the model that it averages, after so many writes of that."""
+
+    average: str = ""
+    """The op that averages."""
 
 
 def back_of(average: str) -> str:
@@ -25,8 +28,7 @@ def with_backs(spec: GraphSpec) -> GraphSpec:
         backs = tuple(back_of(other) for other in op.after or () if other in averages)
         ops[name] = op.model_copy(update={"after": (*op.after, *backs)}) if backs else op
         if name in averages:
-            fields = {"mode": op.mode, "dataset": op.dataset, "within": op.within}
-            made = WriteBack.model_construct(copy_=op.target(name), into=op.ema)
-            every = op.use.write_back.every // op.wait
-            ops[back_of(name)] = made.model_copy(update={**fields, "every": every})
+            fields = {"mode": op.mode, "dataset": op.dataset, "within": op.within, "start": op.start}
+            made = WriteBack.model_construct(copy_=op.target(name), into=op.ema, average=name)
+            ops[back_of(name)] = made.model_copy(update={**fields, "every": op.use.write_back.every})
     return spec.model_copy(update={"ops": ops})

@@ -11,7 +11,7 @@ from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CopyOp, EmaOp, Op, UpdateOp
 from graphspec.declare.parts import Part
-from tests.oracle.backs import back_of
+from tests.oracle.backs import WriteBack, back_of
 from tests.oracle.meaning import WRITERS, Meaning
 
 
@@ -90,7 +90,8 @@ class Clocks:
             return (step - (self._first(op) or every)) % every == 0
         if not self._find_writers(name, meaning, admitted):
             return False
-        return self._count(name, meaning, op) % every == 0
+        is_due = self._count(name, meaning, op) % every == 0
+        return is_due and (not isinstance(op, WriteBack) or op.average in admitted)
 
     def _count(self, name: str, meaning: Meaning, op: Op) -> int:
         """Count a step for an op; with a start the first that counts is the 0th."""
@@ -102,6 +103,8 @@ class Clocks:
     def _find_writers(self, name: str, meaning: Meaning, admitted: set[str]) -> list[str]:
         """Return the ops that write the source of an average or copy before it: in an iteration those of that alone."""
         op = meaning.ops[name]
+        if isinstance(op, WriteBack):
+            return self._find_writers(op.average, meaning, admitted)
         cells = {*meaning.storages.cells(op.ema if isinstance(op, EmaOp) else op.copy_)}
         writers = meaning.find_followed(name, cells)
         return [other for other in writers if other in admitted and isinstance(meaning.ops[other], WRITERS)]
@@ -126,7 +129,8 @@ class Clocks:
             if isinstance(op, UpdateOp):
                 took_place = name in made
             elif isinstance(op, EmaOp | CopyOp):  # it counts on data sets that it does not run on, too
-                cells = meaning.storages.cells(op.ema if isinstance(op, EmaOp) else op.copy_)
+                source = op.into if isinstance(op, WriteBack) else op.ema if isinstance(op, EmaOp) else op.copy_
+                cells = meaning.storages.cells(source)
                 others = (other for other in made if other not in (name, back_of(name)))
                 took_place = any(meaning.writes(other).intersection(cells) for other in others)
             else:
