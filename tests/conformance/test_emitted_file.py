@@ -97,7 +97,10 @@ SPECS = {
     "portable draws": (GAN.replace("KIND", "portable"), {"image": ((5, 6), 0)}),
     "batch norm and average": (CLASSIFIER, {"image": ((4, 1, 6, 6), 0), "label": ((4,), 4)}),
     "gates": (TD3.replace("OPTIMIZER", "{name: adam, lr: 1e-2}"), TD3_INPUTS),
-    "parts": (Path(__file__).with_name("parts-alone.yaml").read_text(), {"x": ((4, 4), 0), "y": ((4, 2), 0)}),
+    "parts": (
+        Path(__file__).with_name("parts-alone.yaml").read_text(),
+        {"x": ((4, 4), 0), "y": ((4, 2), 0), "id": ((4,), 6)},
+    ),
     "a class of the user's": (OWN, {"x": ((6, 4), 0)}),
 }
 

@@ -16,7 +16,7 @@ from tests.features.steps import build_step, set_weights, weights
 
 pytestmark = pytest.mark.row("A15")
 
-STEPS, TIMES, ROWS = 10, 3, 7
+STEPS, TIMES, ROWS = 10, 5, 7
 WGAN = """
 graphspec: 1
 name: wgan-gp
@@ -26,7 +26,7 @@ models:
   d: {layers: [{linear: 4}, tanh, {linear: 1}], optimizer: {name: sgd, lr: 0.01, momentum: 0.5}}
 ops:
   critic:
-    repeat: 3
+    repeat: 5
     batch: reuse
     outputs: [z, share, d_loss]
     ops:
@@ -375,7 +375,7 @@ models:
   slow: {like: v}
 ops:
   passes:
-    repeat: 3
+    repeat: 5
     batch: next
     ops:
       value: {forward: v}

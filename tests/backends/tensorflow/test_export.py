@@ -109,7 +109,8 @@ def alone(tmp_path_factory):
     (folder / "emitted.py").write_text(emit(plan))
     step = build(plan, device="cpu", seed=2)
     for number in range(6):
-        batch = {"x": batch_of(4, number)["x"], "y": batch_of(4, number)["y"][:, :2]}
+        batch = {**batch_of(4, number), "id": np.random.default_rng(number).integers(0, 6, 4)}
+        batch = {"x": batch["x"], "y": batch["y"][:, :2], "id": batch["id"]}
         np.savez(folder / f"batch {number}.npz", **batch)
         expected |= {f"emitted {number} {key}": step.numpy(value) for key, value in step(batch).items()}
     for name, model in step.models.items():
@@ -137,10 +138,10 @@ def test_without_stepgraph_the_program_gives_the_numbers_of_the_step_for_batches
 
 
 @pytest.mark.xdist_group("exported programs")
-def test_without_stepgraph_an_emitted_file_of_parts_and_averages_gives_the_bits_of_the_step(alone):
+def test_without_stepgraph_an_emitted_file_of_parts_averages_and_sparse_rows_gives_the_bits_of_the_step(alone):
     found, expected = alone
     compared = [key for key in expected if key.startswith("emitted ")]
-    assert len(compared) == 6 * 3 + 4 + 4 + 2 + 2 + 2
+    assert len(compared) == 6 * 4 + 4 + 4 + 2 + 2 + 2 + 1 + 1
     assert [key for key in compared if not np.array_equal(found[key], expected[key])] == []
 
 
