@@ -16,10 +16,10 @@ SHOW = """
 import json, sys
 from compiler import compile_step
 from graphspec.loading import load
-for name in sys.argv[1:]:
-    for order in ("fewest", "listed", "memory"):
-        plan = compile_step(load(name + "\\n" if name.startswith("{") else name), "torch", order)
-        print(plan, plan.explain(next(iter(plan.spec.ops))), plan.mermaid(), plan.dot(), json.dumps(plan.to_json()))
+for number, name in enumerate(sys.argv[1:]):
+    order = ("fewest", "listed", "memory")[number % 3]
+    plan = compile_step(load(name + "\\n" if name.startswith("{") else name), "torch", order)
+    print(plan, plan.explain(next(iter(plan.spec.ops))), plan.mermaid(), plan.dot(), json.dumps(plan.to_json()))
 """
 WRONG = """
 from compiler import compile_step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.conformance.execution import running
 from tests.conformance.necessity import UNDO
 
-DEFERRING, LASTING = (1, 3, 5, 13, 18, 19), (1, 5, 7)
+DEFERRING, LASTING = (1, 3, 13), (1, 5)
 """Seeds with something to undo; the long set tries all of the first 40."""
 
 
@@ -13,11 +13,11 @@ def test_every_deferral_is_needed() -> None:
     with running(eagerly=True):
         found = UNDO["deferrals"](DEFERRING)
     assert found.needless == []
-    assert found.changed > 5
+    assert found.changed > 2
 
 
 def test_every_tape_that_lasts_is_used_more_than_once() -> None:
     with running(eagerly=True):
         found = UNDO["tapes"](LASTING)
     assert found.needless == []
-    assert found.raised > 3
+    assert found.raised > 2

@@ -34,8 +34,11 @@ from tests.properties.specs import random_spec
 from tests.properties.tapped import TAPPED
 
 CHUNKS = 50
-ELSEWHERE = (1,)
-"""The chunks that run on TensorFlow too, where it is installed; of the first, tests/conformance takes twenty steps."""
+ELSEWHERE = 4
+"""Every so many specs of the second chunk run on TensorFlow too, where it is installed.
+
+Of the first chunk, tests/conformance takes twenty steps.
+"""
 ORDERS = ("fewest", "listed", "latest", "memory")
 """The policies, each for the specs of every fourth chunk; a soak tries three on each."""
 SPECS = int(os.environ.get("STEPGRAPH_SPECS", "1000"))
@@ -53,15 +56,20 @@ def find_other_backend() -> Elsewhere | None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_specs_give_the_numbers_of_the_oracle(chunk):
-    elsewhere = find_other_backend() if chunk in ELSEWHERE else None
-    policies = (ORDERS[chunk % len(ORDERS)],)
-    tally = try_specs(range(chunk * SPECS // CHUNKS, (chunk + 1) * SPECS // CHUNKS), policies, elsewhere)
+    seeds = range(chunk * SPECS // CHUNKS, (chunk + 1) * SPECS // CHUNKS)
+    tally = try_specs(seeds, (ORDERS[chunk % len(ORDERS)],))
     assert tally.mismatches == []
     assert set(tally.rejected) <= {"E-TWO-VERSIONS", "GS061"}
     assert tally.rejected["GS061"] <= 1  # choices inside choices seldom need more functions than a mode may have
     assert tally.agreed >= 0.8 * tally.specs - 5
     assert tally.executed == tally.agreed
-    assert tally.elsewhere == tally.agreed * (elsewhere is not None)
+
+
+@pytest.mark.needs("tensorflow")
+def test_some_of_them_give_the_numbers_of_the_oracle_on_tensorflow_too():
+    tally = try_specs(range(SPECS // CHUNKS, 2 * SPECS // CHUNKS, ELSEWHERE), ORDERS[1:2], find_other_backend())
+    assert tally.mismatches == []
+    assert tally.elsewhere == tally.agreed > 0
 
 
 @pytest.mark.parametrize("name", OVERFLOWING)
@@ -102,6 +110,6 @@ def test_the_oracle_finds_updates_that_are_written_too_early():
         with suppress(DegenerateError):
             meant = run_oracle(plan.spec, Execution(plan).shapes(), modes_of(plan))
             told.append(find_difference(found, meant, is_single(plan.spec)) != "")
-        if len(told) == 3:
+        if len(told) == 2:
             break
-    assert told == [True] * 3
+    assert told == [True] * 2
