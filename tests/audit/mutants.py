@@ -86,9 +86,27 @@ def write(folder: Path) -> list[Path]:
     return paths
 
 
-def score() -> str:
-    """Audit the mutants that a run can decide; print those that are missed or flagged, and return the counts."""
-    found = missed = flagged = 0
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """How many of the mutants that a run can decide an audit finds with cause and line, by the names of the others."""
+
+    found: int
+    missed: tuple[str, ...]
+    flagged: tuple[str, ...]
+    """With another error or warning than their label's."""
+
+    @property
+    def rate(self) -> float:
+        """Return the part that is found."""
+        return self.found / (self.found + len(self.missed))
+
+    def __str__(self) -> str:
+        return f"{self.found} found, {len(self.missed)} missed, {len(self.flagged)} flagged with something else"
+
+
+def score() -> Score:
+    """Audit the mutants that a run can decide; print those that are missed or flagged."""
+    found, missed, flagged = 0, list[str](), list[str]()
     with tempfile.TemporaryDirectory() as folder, start() as auditor:
         for path in write(Path(folder)):
             label = read_label(path)
@@ -99,12 +117,12 @@ def score() -> str:
             if audited.finds(label):
                 found += 1
             else:
-                missed += 1
+                missed.append(path.stem)
                 print(f"{path.stem}: missed {label.cause} {label.level} at {label.lines}", flush=True)
             if others:
-                flagged += 1
+                flagged.append(path.stem)
                 print(f"{path.stem}: also {'; '.join(others)}", flush=True)
-    return f"{found} found, {missed} missed, {flagged} flagged with something else"
+    return Score(found=found, missed=tuple(missed), flagged=tuple(flagged))
 
 
 if __name__ == "__main__":

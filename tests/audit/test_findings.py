@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.audit.labels import read_label, scripts
+from tests.audit.labels import CASES, read_label, scripts
 from tests.audit.scoring import Auditor, start
 
 pytestmark = pytest.mark.xdist_group("audits")  # they share the process that has imported PyTorch
@@ -26,8 +27,10 @@ def auditor() -> Iterator[Auditor]:
         yield auditor
 
 
-def test_what_is_known_to_be_missed_is_a_script():
+def test_what_is_known_to_be_missed_is_a_script_and_on_their_page():
     assert MISSED.keys() <= {path.stem for path in scripts("h")}
+    page = (CASES / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^- `(h\w+)\.py`:", page, re.MULTILINE)) == MISSED.keys()
 
 
 @pytest.mark.sample(4)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.audit.labels import read_label
-from tests.audit.mutants import Mutant, read_edits, write
+from tests.audit.mutants import Mutant, read_edits, score, write
 
 MUTANTS = read_edits()
 
@@ -76,6 +76,13 @@ def test_the_label_of_every_mutant_can_be_read_and_names_its_lines(tmp_path: Pat
             assert f"{label.cause} {label.level}" == mutant.label
         else:
             assert mutant.label.startswith("undecidable, ")
+
+
+@pytest.mark.long
+def test_an_audit_finds_most_edits_with_cause_and_line(capsys: pytest.CaptureFixture[str]):
+    scored = score()
+    assert scored.found + len(scored.missed) == sum(each.is_decidable for each in MUTANTS)
+    assert scored.rate >= 0.85, capsys.readouterr().out
 
 
 @pytest.mark.sample(4)
