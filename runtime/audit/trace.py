@@ -288,6 +288,8 @@ class Update:
     """It computes its gradients itself, by a closure."""
     unscales: bool = False
     """The kernel divides by the loss scale."""
+    aliases: frozenset[int] = frozenset()
+    """Tensors whose gradient the state of the optimizer holds without a copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,6 +353,8 @@ class Draw:
     operation: str
     frozen: bool
     """The model is in training mode, and records no graph or has no parameter that requires a gradient."""
+    awake: bool = False
+    """A function drops units although its layer is in eval mode."""
     backward: int = 0
     """The backward that recomputes the layer."""
 

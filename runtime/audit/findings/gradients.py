@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
 from runtime.audit.gradients import Applied, Share, Use
-from runtime.audit.trace import Backward, Forward, GradientUse, Place
+from runtime.audit.trace import Backward, Forward, GradientChange, GradientUse, Place, Update
 
 _OPPOSED = -0.2
 """The cosine below which two gradients pull against each other."""
@@ -362,6 +362,34 @@ def _is_lost(evidence: Evidence, share: Share) -> bool:
         return False  # what replaces it may come from hooks of its backward, as per-sample gradients do
     owned = any(share.tensor in each.tensors for each in evidence.trace.optimizers) or share.tensor in evidence.steppers
     return share.end is not None or not owned
+
+
+def find_aliased_states(evidence: Evidence) -> Iterator[Finding]:
+    """Yield gradients in the state of an optimizer, without a copy, that the next step zeroes or adds to in place."""
+    held: dict[int, Update] = {}
+    for event in evidence.trace.events:
+        match event:
+            case Update(aliases=aliases):
+                held |= dict.fromkeys(aliases, event)
+                continue
+            case GradientChange(tensor=tensor, change="none" | "given"):
+                held.pop(tensor, None)
+                continue
+            case GradientChange(tensor=tensor):
+                written = (tensor,)
+            case Backward(gains=gains):
+                written = tuple(gain.tensor for gain in gains if gain.onto)
+            case _:
+                continue
+        lost = [(tensor, update) for tensor in written if (update := held.pop(tensor, None)) is not None]
+        for tensor, update in lost:
+            yield Finding(
+                code="grad-by-reference",
+                place=event.place,
+                message=f"this writes in place the gradient of {evidence.trace.model(tensor)}, which the state of "
+                f"{update.optimizer} holds without a copy",
+                others=(Other("kept by the step at", update.place),),
+            )
 
 
 def find_references(evidence: Evidence) -> Iterator[Finding]:

@@ -80,7 +80,9 @@ def _find_cut(cut: Cut, event: Backward) -> Iterator[Finding]:
                 code="dead-term",
                 place=cut.place,
                 message=f"{cut.what} runs under no_grad on a value that has a gradient, and its result is a part of "
-                "this loss: nothing flows back through it; freeze its weights instead",
+                "this loss: nothing flows back through it; "
+                + ("right for a baseline or target, else " if cut.elsewhere else "")
+                + "freeze its weights instead",
                 others=loss,
                 level="question" if cut.elsewhere else None,
             )

@@ -36,6 +36,14 @@ def find_frozen_in_train_mode(evidence: Evidence) -> Iterator[Finding]:
                     message=f"{layer} is not trained, but runs in training mode, and its {name} moves: call eval()",
                     level=None if moved else "question",
                 )
+            case Draw(awake=True, model=model, place=place, backward=0) if model not in trained:
+                yield Finding(
+                    code="frozen-in-train-mode",
+                    place=place,
+                    message=f"{model} is not trained and in eval mode, but a function in it drops units: call it with "
+                    "training=self.training",
+                    level=None if moved else "question",
+                )
             case Draw(frozen=True, model=model, place=place, operation=operation, backward=0):
                 if operation in _DROPOUT and model not in trained and not _is_in(model, targets):
                     yield Finding(

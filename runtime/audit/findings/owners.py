@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import chain
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
 from runtime.audit.findings.gradients import find_time_share
@@ -44,11 +45,15 @@ def find_never_stepped(evidence: Evidence) -> Iterator[Finding]:
             and share.backward is not None
             and not share.uses
         ]
-        if shares and shares[0].backward is not None:
-            model = evidence.trace.model(shares[0].tensor)
+        own = (
+            each for each in shares if each.backward and {g.tensor for g in each.backward.gains} <= optimizer.tensors
+        )
+        share = next(chain(own, shares), None)  # rather a loss of its own than one that other models are trained by
+        if share is not None and share.backward is not None:
+            model = evidence.trace.model(share.tensor)
             yield Finding(
                 code="untrained",
-                place=shares[0].backward.place,
+                place=share.backward.place,
                 message=f"{model} gets gradients here, but {optimizer.name} is never stepped",
                 level="warning",
             )

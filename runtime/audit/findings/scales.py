@@ -24,6 +24,26 @@ def find_scaled_updates(evidence: Evidence) -> Iterator[Finding]:
             )
 
 
+def find_unguarded_steps(evidence: Evidence) -> Iterator[Finding]:
+    """Yield updates by gradients that a scaler has divided, past the scaler, which alone skips what is not finite."""
+    events = evidence.trace.events
+    for applied in evidence.ledger.updates:
+        divided = {tensor for tensor, held in applied.held.items() if any(each.unscaled is not None for each in held)}
+        later = (each for each in events[applied.position + 1 :] if isinstance(each, Update | ScalerStep))
+        following = next(later, None)
+        if isinstance(following, ScalerStep) and divided & {*following.tensors}:
+            continue
+        positions = [each.unscaled for tensor in divided for each in applied.held[tensor] if each.unscaled is not None]
+        if positions:
+            yield Finding(
+                code="unguarded-step",
+                place=applied.event.place,
+                message=f"{applied.event.optimizer} steps past the scaler, which would skip the step where gradients "
+                "are not finite: call scaler.step(), unless the program checks them itself",
+                others=(Other("divided by the scale at", events[positions[0]].place),),
+            )
+
+
 def find_unscaled_losses(evidence: Evidence) -> Iterator[Finding]:
     """Yield divisions by the scale of gradients whose loss was not multiplied by it."""
     held: dict[int, list[Share]] = defaultdict(list)

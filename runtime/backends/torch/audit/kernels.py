@@ -15,10 +15,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from runtime.audit.trace import Draw, GradientChange, Place, StaleCast, Write
 from runtime.backends.torch.audit.log import Log, Overwrite
-from runtime.backends.torch.audit.places import find_function
+from runtime.backends.torch.audit.places import find_function, is_called_from
 from runtime.backends.torch.audit.spent import Kernel
 from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of, span_of
 
+_DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 _ZEROING = ("zero_", "_foreach_zero_", "fill_", "zero")
 # Their schemas do not say that they write the running statistics, their arguments 3 and 4, where argument 5 is true.
 _NORMS = ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
@@ -140,6 +141,7 @@ class Kernels(TorchDispatchMode):
                 model=log.names.of(model),
                 operation=operation,
                 frozen=layer.training and bool(find_frozen(model, model, log.recorded[0])),
+                awake=not layer.training and is_called_from(*_DROPOUTS),
                 backward=log.backward,
             )
         )

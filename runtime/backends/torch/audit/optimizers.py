@@ -172,6 +172,8 @@ class Optimizers:
                 )
                 for key, value in now.items()
             )
+            states = {key_of(each) for each in _state_of(optimizer).values()} - {None}
+            gradients = ((each.cell.number, each.tensor.grad) for each in step.tensors)
             log.add(
                 Update(
                     place=step.place,
@@ -186,6 +188,9 @@ class Optimizers:
                     state_written=changed,
                     closure=step.closure,
                     unscales=step.unscales,
+                    aliases=frozenset(
+                        number for number, each in gradients if each is not None and key_of(each) in states
+                    ),
                 )
             )
             if log.tape is not None:
