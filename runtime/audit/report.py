@@ -109,9 +109,13 @@ def format_text(report: Report) -> str:
 def format_numbers(finding: Finding) -> str:
     """Return how often something was found, and what part of the time it takes."""
     times = f"{finding.times} times" if finding.times > 1 else ""
-    share = "" if finding.share is None else f"{finding.share:.0%} of the time"
+    share = "" if finding.share is None else f"{_percent(finding.share)} of the time"
     shown = ", ".join(filter(None, (times, share)))
     return f" ({shown})" if shown else ""
+
+
+def _percent(share: float) -> str:
+    return "under 1%" if share < 0.01 else f"{share:.0%}"
 
 
 def summarize(report: Report) -> str:

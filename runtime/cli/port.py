@@ -50,7 +50,7 @@ def port(
         complain(
             f"{counted(found.steps, 'step')} of both from the same numbers: {verdict} "
             f"(losses differ by at most {found.losses:.2g}, weights by {found.weights:.2g}, "
-            f"{found.share:.0%} of how far they move)"
+            f"{found.share:.2g} of how far they move)"
         )
     if report is not None:
         agreement = (

@@ -87,6 +87,8 @@ class Ran:
     training: bool = True
     autocast: str = ""
     """The type in which autocast lets it compute."""
+    inside: str = ""
+    """The model whose `forward` the program runs itself, past the hooks of modules: this one is a part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,7 @@ class Writer:
         loop, values = self.loop, self.values
         losses = {name: self._write_loss(name) for name in loop.fired}
         self._note_weights()
+        self._note_bypassed()
         for name, loss in losses.items():
             self._write_update(name, loss)
         for average in loop.averages:
@@ -228,6 +229,18 @@ class Writer:
                 part = f"the backward of {event.place} is a part of its steps {shown} of {len(fires)} alone"
                 return f"{part}: see `every` of a term"
         return ""
+
+    def _note_bypassed(self) -> None:
+        """Ask for calls of models, where the program runs their `forward` itself and their parts count as models."""
+        ran = {each.place: each.inside for each in self.loop.tape.entries if isinstance(each, Ran) and each.inside}
+        homes: dict[str, Place] = {}
+        for place, name in ran.items():
+            homes.setdefault(name, place)
+        self.values.questions += [
+            f"{place}: {name}.forward() runs without a call of {name}, so that its parts are models here: "
+            f"call {name}() to have it as one"
+            for name, place in homes.items()
+        ]
 
     def _note_weights(self) -> None:
         """Ask what lines are for that write or compute with weights, and that are part of nothing that is written."""

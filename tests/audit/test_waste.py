@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 
 from runtime.audit import audit
-from runtime.audit.report import to_json
+from runtime.audit.report import format_numbers, to_json
 from runtime.backends.torch.audit import kernels
 from runtime.backends.torch.audit.spent import Kernel, find_spent
 
@@ -64,6 +65,7 @@ def test_the_report_says_the_share() -> None:
     (found,) = (each for each in to_json(report)["findings"] if each["code"] == "lost-grad")
     assert found["share"] == round(lost.share, 4)
     assert all(each.share is None for each in report.findings if each.code != "lost-grad")
+    assert format_numbers(replace(lost, share=0.004)) == " (3 times, under 1% of the time)"
 
 
 def test_the_share_of_first_layers_that_no_optimizer_has_is_what_freezing_them_saves() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -58,6 +59,8 @@ class Optimizers:
         self._log, self._stop = log, stop
         self._steps: list[_Step] = []
         self._ticking = False
+        self._repeats = Counter[tuple[Place, frozenset[int]]]()
+        """Steps by their line and tensors: a loop may make its optimizer anew for each of them."""
         self._there = [weakref.ref(each) for each in gc.get_objects() if issubclass(type(each), Optimizer)]
         self._made: list[weakref.ref[Optimizer]] = []
         """Optimizers that were there before, and those that were made since."""
@@ -65,6 +68,7 @@ class Optimizers:
     def make(self, original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
         """Note that an optimizer is made."""
         original(optimizer, *args, **kwargs)
+        self._log.stepped.pop(id(optimizer), None)  # it is that of an optimizer which is gone
         self._made.append(weakref.ref(optimizer))
 
     @property
@@ -81,6 +85,11 @@ class Optimizers:
         idle = [each for each in made if id(each) not in stepped]
         waiting = [each for each in idle if any(id(tensor) not in moved for tensor in parameters_of(each))]
         return [*((each, stepped[id(each)]) for each in turning), *((each, 0) for each in waiting)]
+
+    def count(self, optimizer: Optimizer) -> int:
+        """Return how often an optimizer was stepped; a new one continues for those of its tensors on this line."""
+        again = self._repeats[self._log.place(), frozenset(map(id, parameters_of(optimizer)))]
+        return self._log.stepped.get(id(optimizer), again)
 
     def alive(self) -> Iterator[Optimizer]:
         """Yield the optimizers that there are, whether they were stepped or not."""
@@ -159,6 +168,7 @@ class Optimizers:
             return
         log.stepping.pop()
         step = self._steps.pop()
+        self._repeats[step.place, frozenset(map(id, parameters_of(optimizer)))] += 1
         self._log.stepped[id(optimizer)] = self._log.stepped.get(id(optimizer), 0) + 1
         if step.inner and not step.closure:
             return  # it has only stepped another optimizer, which has its own event

@@ -26,6 +26,7 @@ _WRAPPERS = ("inner", "wrapper", "decorate_context", "_no_grad_wrapper", "_fn")
 _HELD_BY_FRAME = 3
 """References to the dictionary of a frame that no one else has: the frame's, a variable's, an argument's."""
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_RUNNER = str(_OURS / "audit" / "session.py")
 _LIBRARY = sysconfig.get_paths()["stdlib"] + os.sep
 
 
@@ -42,6 +43,11 @@ def is_foreign(code: CodeType) -> bool:
 def is_recorder(file: str) -> bool:
     """Return whether a file is one of the recorder's."""
     return os.path.abspath(file).startswith(_HERE)
+
+
+def is_runner(code: CodeType) -> bool:
+    """Return whether code is that which runs a script: no caller of it is the program's."""
+    return code.co_name == "_run_main" and code.co_filename == _RUNNER
 
 
 def frames() -> Iterator[FrameType]:

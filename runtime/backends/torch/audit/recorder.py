@@ -30,6 +30,7 @@ from runtime.backends.torch.audit.optimizers import Optimizers, parameters_of
 from runtime.backends.torch.audit.places import find_place, is_recorder
 from runtime.backends.torch.audit.saved import SavedTensors
 from runtime.backends.torch.audit.tape import Taping
+from runtime.backends.torch.audit.warned import warn
 from runtime.port.tape import Tape
 
 _PATIENCE = 10
@@ -84,6 +85,7 @@ class Recorder:
             if isinstance(each, type) and hasattr(each, "get_last_lr") and "step" in vars(each):
                 self._replace(each, "step", optimizers.tick)
         self._replace(warnings, "_showwarnmsg", _show_warning)
+        self._replace(warnings, "warn", warn)
         self._replace(torch.autograd.graph, "disable_saved_tensors_hooks", self._transform)
         self._replace(torch, "compile", self._compile)
         if "torch._dynamo.eval_frame" in sys.modules:
@@ -191,10 +193,11 @@ class Recorder:
         """Raise Enough where an optimizer begins a step after the last one that was asked for."""
         if self._steps is None:
             return
-        mine = self._log.stepped.get(id(optimizer), 0)
+        mine = self._optimizers.count(optimizer)
         if mine < self._steps:
             return
-        late = [each for each, count in self._optimizers.turns if count < self._steps]
+        turns = self._optimizers.turns
+        late = [each for each, count in turns if count < self._steps and each is not optimizer]
         if late and mine < _PATIENCE * self._steps:
             return
         if late:

@@ -184,8 +184,15 @@ class Taping:
                 recorded=recorded,
                 training=module.training,
                 autocast=_find_autocast(module),
+                inside=self._find_bypassed(module),
             )
         )
+
+    def _find_bypassed(self, module: nn.Module) -> str:
+        """Return the model that has a module, and whose `forward` runs without a call of the model; empty for none."""
+        methods = (variables_of(each).get("self") for each in frames() if each.f_code.co_name == "forward")
+        outer = [each for each in methods if isinstance(each, nn.Module) and each is not module]
+        return self._log.names.of(outer[-1]) if outer and module in outer[-1].modules() else ""
 
     def derived(self, event: Backward, roots: Sequence[Any], inputs: Sequence[Any], result: Any) -> None:
         """Note a backward, or gradients that it returns."""
