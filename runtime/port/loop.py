@@ -10,11 +10,11 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
-from runtime.audit.trace import Site, Update
+from runtime.audit.trace import Place, Site, Update
 from runtime.port.averages import Average, find_averages
 from runtime.port.expressions import DRAWS
 from runtime.port.iterations import Fired, Iteration
-from runtime.port.tape import Called, Derived, Entry, Ran, Stepped, Tape, find_refs
+from runtime.port.tape import Called, Derived, Entry, Ran, Ref, Stepped, Tape, find_refs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +117,24 @@ class Loop:
     def owners(self) -> Mapping[int, str]:
         """Return the model of each tensor."""
         return {number: name for name, model in self.tape.models.items() for number in model.tensors}
+
+    @cached_property
+    def rewritten(self) -> Mapping[int, Place]:
+        """Return the values that are written in place by way of their `.data`, which makes no new value."""
+        found: dict[int, Place] = {}
+        for each in self.tape.entries:
+            first = each.args[0] if isinstance(each, Called) and each.args else None
+            if not isinstance(each, Called) or not isinstance(first, Ref) or not each.function.endswith("_"):
+                continue
+            made = self.producers.get(first.number, (0, None))[1]
+            source = made.args[0] if isinstance(made, Called) and made.function == "data.__get__" else None
+            if isinstance(source, Ref):
+                found.setdefault(source.number, each.place)
+        return found
+
+    def models_of(self, step: Stepped) -> set[str]:
+        """Return the models that a step moves."""
+        return {self.owners[each] for each in step.tensors if each in self.owners}
 
     @cached_property
     def steps(self) -> Mapping[str, tuple[Stepped, ...]]:

@@ -23,7 +23,7 @@ from runtime.audit.session import run_script
 from runtime.audit.trace import Draw, Update
 from runtime.port.iterations import Iteration, find_fired, find_iterations
 from runtime.port.loop import Loop
-from runtime.port.tape import Array, Derived, Tape
+from runtime.port.tape import Array, Derived, Stepped, Tape
 from runtime.port.turns import split_turns
 from runtime.port.values import TODO
 from runtime.port.writing import Ported, Writer
@@ -48,6 +48,8 @@ class Agreement:
     share: float
     """The greatest difference in a model beyond rounding, relative to how far its weights have moved at most."""
     dtype: str
+    worst: str
+    """The model with that difference, in the trace."""
 
     @property
     def is_close(self) -> bool:
@@ -99,7 +101,9 @@ def port_tape(tape: Tape, name: str, file: str) -> Port:
     if todo and not (found := _try(fixed, name, iteration))[2]:
         loop, (agreement, problem, todo) = fixed, found
     if agreement is not None and not agreement.is_close:
-        todo = "its steps are not those of the loop: something in the loop cannot be seen, or is left to do below"
+        steps = [each for each in tape.entries if isinstance(each, Stepped) and agreement.worst in loop.models_of(each)]
+        where = f", by the weights of {agreement.worst} after {steps[0].place}" if steps else ""
+        todo = f"its steps are not those of the loop{where}: something in it cannot be seen, or is left to do below"
     questions += Writer(loop=loop, iteration=iteration, name=name).write().questions
     header = [
         f"Written by `stepgraph port {file}` from {len(loop.iterations)} of its steps; comments name its lines.",
@@ -163,6 +167,7 @@ def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
     arrays = {**step.state().arrays, **arrays}
     followers = {op.target(each) for each, op in spec.ops.items() if isinstance(op, EmaOp)}
     weights = share = 0.0
+    worst = ""
     for own, other in ported.models.items():
         apart, moved = 0.0, 0.0
         for number, inner in tape.models[other].tensors.items():
@@ -175,8 +180,9 @@ def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
                 apart = max(apart, gap - _ROUNDING * float(np.finfo(dtype).eps) * size)
                 begun = tape.snapshots[0][1].get(number)
                 moved = max(moved, float(np.abs(meant - begun).max()) if begun is not None else np.inf)
-        share = max(share, apart / moved if moved else 0.0)
-    return Agreement(steps=len(loop.iterations), losses=losses, weights=weights, share=share, dtype=dtype)
+        if moved and apart / moved > share:
+            share, worst = apart / moved, other
+    return Agreement(steps=len(loop.iterations), losses=losses, weights=weights, share=share, dtype=dtype, worst=worst)
 
 
 def _begin(state: State, loop: Loop, ported: Ported) -> State:
@@ -206,6 +212,8 @@ def _find_batch(
         value = loop.tape.values[number if found is None else found]
         if value.data is None:
             raise NothingToPort(f"the numbers of '{key}' were not recorded")
+        if (place := loop.rewritten.get(number)) is not None:
+            raise NothingToPort(f"'{key}' is written in place at {place}: its numbers were not recorded")
         if (value.dtype, len(value.shape)) != (loop.tape.values[number].dtype, len(loop.tape.values[number].shape)):
             raise NothingToPort(f"'{key}' is another value in other steps")
         last[key] = value.data

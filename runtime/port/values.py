@@ -216,6 +216,8 @@ class Values:
             and has_model(self.flow.loop, number)
         ):
             todo = "a value comes from an earlier step: make it a `state`"
+        if number in self.flow.loop.rewritten:
+            todo = todo or f"{self.flow.loop.rewritten[number]} writes it in place: give the step what is written"
         name = self.free(self.flow.loop.tape.names.get(number, "x"))
         shape = ", ".join(self._sizes(value.shape))
         fields = (
@@ -303,6 +305,10 @@ class Values:
         if text.text.isidentifier():
             return text.text
         number = given.number if isinstance(given, Ref) else -1
+        if number >= 0 and (constant := self.flow.loop.tape.values[number].constant) is not None:
+            lacking = f"the language has no tensor of the number {constant:g}: give the step one, as here"
+            self.texts[number] = made = self._write_input(number, lacking)
+            return made.text
         name = self.flow.loop.tape.names.get(
             number, f"into_{self.model_names[entry.model]}" if isinstance(entry, Ran) else "at"
         )

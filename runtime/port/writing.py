@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -170,7 +171,7 @@ class Writer:
                 todos.append(
                     "PyTorch corrects the averages of a parameter by its own count of steps, a spec by one count"
                 )
-        todos.append(self._find_rare_term(optimizer))
+        todos += [self._find_rare_term(optimizer), self._find_given(optimizer), self._find_joint_clip(optimizer)]
         if any(
             isinstance(each, GradientChange) and each.change == "changed" and self._is_of(each, optimizer)
             for each in self.loop.tape.trace.events[self.iteration.first : self.iteration.last]
@@ -211,6 +212,30 @@ class Writer:
             todo=self.values.note("; ".join(filter(None, todos)), place),
             note=note,
         )
+
+    def _find_given(self, optimizer: str) -> str:
+        """Return what to do about a backward that begins with a gradient of the loop's own, and so with no loss."""
+        values, roots = self.loop.tape.values, self.flow.roots
+        found = [roots[site] for site in self.loop.causes[optimizer] if site in roots]
+        given = [each.place for each in found if any(math.prod(values[root].shape) > 1 for root in each.roots)]
+        return f"the backward of {given[0]} is given a gradient and has no loss: write the loss" if given else ""
+
+    def _find_joint_clip(self, optimizer: str) -> str:
+        """Return what to do about one norm over the gradients of several optimizers."""
+        events = self.loop.tape.trace.events[self.iteration.first : self.iteration.last]
+        clipped: dict[Place, set[int]] = {}
+        for each in events:
+            if isinstance(each, GradientChange) and each.function.startswith("clip_grad_norm"):
+                clipped.setdefault(each.place, set()).add(each.tensor)
+        own = set(self.loop.steps[optimizer][0].tensors)
+        others = {name: set(each[0].tensors) - own for name, each in self.loop.steps.items()}
+        for place, tensors in clipped.items():
+            joint = [name for name, each in others.items() if each & tensors]
+            if joint and own & tensors:
+                return (
+                    f"{place} clips by one norm over its gradients and those of {' and '.join(joint)}: write one update"
+                )
+        return ""
 
     def _find_rare_term(self, optimizer: str) -> str:
         """Return what to do about a backward that only some steps of an optimizer apply, as of a lazy regularizer."""

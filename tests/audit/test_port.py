@@ -380,6 +380,57 @@ def test_what_a_recording_cannot_show_is_said_with_its_line(before, after, line,
     assert any(line in each for each in made.todos) if line else made.todos == ()
 
 
+UNSEEN = """
+encoder, decoder, batch = nn.Linear(6, 8), nn.Linear(8, 3), torch.empty(8, 6)
+first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (encoder, decoder))
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    out = encoder(x)
+    loss = F.cross_entropy(decoder(out), y)
+    first.zero_grad()
+    second.zero_grad()
+    loss.backward()
+    first.step()
+    second.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "todo"),
+    [
+        (
+            "    first.step()",
+            "    nn.utils.clip_grad_norm_([*encoder.parameters(), *decoder.parameters()], 0.1)\n    first.step()",
+            "train.py:21: train.py:20 clips by one norm over its gradients and those of second: write one update",
+        ),
+        (
+            "loss = F.cross_entropy(decoder(out), y)",
+            "z = out.detach().requires_grad_(); loss = F.cross_entropy(decoder(z), y)",
+            "train.py:21: the backward of train.py:20 is given a gradient and has no loss: write the loss",
+        ),
+        (
+            "encoder(x)",
+            "encoder(batch); batch.data.copy_(x)",
+            "train.py:11: train.py:15 writes it in place: give the step what is written",
+        ),
+        (
+            "encoder(x)",
+            "encoder(x) - encoder(torch.zeros_like(x))",
+            "train.py:15: the language has no tensor of the number 0: give the step one, as here",
+        ),
+    ],
+    ids=["joint-clip", "given-gradient", "in-place", "zeros"],
+)
+def test_what_a_spec_would_lose_in_silence_is_left_to_the_author_with_its_line(before, after, todo, tmp_path):
+    text = UNSEEN.replace(before, after)
+    if "detach" in after:
+        text = text.replace("    loss.backward()", "    loss.backward()\n    out.backward(z.grad)")
+    made = port_text(text, tmp_path)
+    assert todo in made.todos
+    if made.agreement is not None and not made.agreement.is_close:
+        assert made.todos[0].startswith("its steps are not those of the loop, by the weights of ")
+
+
 @pytest.mark.parametrize(
     ("loop", "question"),
     [
