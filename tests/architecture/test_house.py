@@ -24,7 +24,7 @@ TEXTS = {".json", ".md", ".py", ".toml", ".txt", ".yaml", ".yml", ""}
 FOLDERS = (*LAYERS, "schemas", "tests", "examples", "docs", "benchmarks", ".ci")
 FOREIGN_PATH = re.compile(r"(?<![\w.~-])/(?:root|work)/|\bshared[/](?:design|facts|hooks|reference|tools)")
 SILENCED = re.compile(r"#\s*(?:noqa|type:\s*ignore|pyright:)")
-MARKING = ("runtime/port/", "runtime/cli/port.py", "docs/port.md", "tests/audit/test_port.py")
+MARKING = ("runtime/port/", "runtime/cli/port.py", "docs/port.md", "tests/audit/test_port")
 """`stepgraph port` marks in a spec what is left to its author."""
 UNFINISHED = re.compile(r"\b(?:TO[D]O|FIX[M]E|X[X]X|NotImplemente[d](?:Error)?)\b")
 
