@@ -109,7 +109,7 @@ def run_script(path: Path, arguments: Sequence[str]) -> tuple[ModuleType, BaseEx
 
     The first result is the script as a module, for the caller to hold until it has read the recording. Python too keeps
     `__main__` to its end, and PyTorch needs it: a process group of gloo that is freed right after a backward joins its
-    threads without releasing the interpreter, which one of them may still wait for.
+    threads without releasing the interpreter, which one of them may still wait for (pytorch/pytorch#56297).
     """
     main = ModuleType("__main__")
     main.__file__ = os.path.abspath(path)

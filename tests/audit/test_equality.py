@@ -53,7 +53,7 @@ def test_a_loop_leaves_bit_for_bit_what_it_leaves_without_an_audit(name):
 KEPT = []
 """Replicated models, to the end of the process: PyTorch may never return where their group is freed after a backward.
 
-It joins the threads of gloo without releasing the interpreter, which one of them may still wait for.
+It joins the threads of gloo without releasing the interpreter, which one of them may wait for (pytorch/pytorch#56297).
 """
 
 
