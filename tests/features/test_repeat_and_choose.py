@@ -375,7 +375,7 @@ models:
   slow: {like: v}
 ops:
   passes:
-    repeat: 5
+    repeat: 3
     batch: next
     ops:
       value: {forward: v}
