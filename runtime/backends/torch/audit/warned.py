@@ -11,10 +11,12 @@ from types import FrameType
 from typing import Any
 
 from torch import nn
+from torch.overrides import handle_torch_function
 
 from runtime.backends.torch.audit.places import is_recorder, is_runner, variables_of
 
 _CALL = nn.Module._call_impl.__code__
+_HANDING = handle_torch_function.__code__
 _OWN_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -51,9 +53,13 @@ def warn(
 def _find_callers() -> Iterator[tuple[FrameType, int]]:
     """Yield the frames of the program with their lines, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
-    is_hooked = False
+    is_hooked, is_after_ours = False, True
     while frame is not None and not is_runner(frame.f_code):
         outer, code = frame.f_back, frame.f_code
+        if code is _HANDING and is_after_ours and outer is not None:
+            frame = outer.f_back  # the mode of the audit has called the same function again
+            continue
+        is_after_ours = is_recorder(code.co_filename)
         if is_hooked:
             is_hooked = False
             yield frame, _find_plain_line()
@@ -61,7 +67,7 @@ def _find_callers() -> Iterator[tuple[FrameType, int]]:
             is_hooked = not _has_hooks(variables_of(outer).get("self"))
             if not is_hooked:
                 yield frame, frame.f_lineno
-        elif not is_recorder(code.co_filename):
+        elif not is_after_ours:
             yield frame, frame.f_lineno
         frame = outer
 
