@@ -43,6 +43,10 @@ def test_a_hand_written_reference_step_is_sound(kind: str, workload: type[Worklo
     assert audited.report.trace.unseen == ()
 
 
+GATHERING = {"maml"}
+"""Examples whose first update takes more steps than are audited."""
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the examples, with the data that one of them records."""
@@ -70,4 +74,5 @@ def test_the_step_of_an_example_is_sound(path: Path, home: Path, monkeypatch: py
     assert trace.error == ""
     # emitted steps bring updates of their own, which the audit sees as writes of weights
     kinds = {type(each) for each in trace.events}
-    assert {Forward, Backward, Write} <= kinds
+    assert {Forward, Backward} <= kinds
+    assert (Write in kinds) == (path.stem not in GATHERING)
