@@ -137,9 +137,17 @@ def find_draws(gates: Sequence[Gate]) -> Mapping[str, tuple[float, ...]]:
 
 
 def find_period(gates: Sequence[Gate]) -> int:
-    """Return a number of steps after which gates and counters are back where they were."""
+    """Return a number of steps after which gates and counters are back where they were.
+
+    Gates that count the same steps turn together: seventeen windows of two steps are back after two.
+    """
     steps = math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))
-    return steps * math.prod(gate.every for gate in gates if gate.clock == "writes" and not gate.counts_with)
+    sharing, turning = find_sharing(gates), dict[Gate, int]()
+    for gate in gates:
+        if gate.clock == "writes" and not gate.counts_with:
+            counting = replace(gate, op=gate.op if gate.op in sharing else "", every=1, flush=False)
+            turning[counting] = math.lcm(turning.get(counting, 1), gate.every)
+    return steps * math.prod(turning.values())
 
 
 def _is_within(gate: Gate, step: int, dataset: str) -> bool:

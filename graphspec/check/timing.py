@@ -121,6 +121,11 @@ def check_meetings(scope: RuleContext) -> Iterator[Diagnostic]:
                 notes = (f"'{reference.name}' is computed on batches of {shown[source]}",)
                 help = f"change `dataset` of '{source}' or '{name}'"
                 yield scope.report("GS132", message, ("ops", name, *reference.path), notes=notes, help=help)
+        only_trains = [mode for mode in MODES if op.runs_in(mode)] == ["train"]
+        if op.dataset is not None and only_trains and places[name] <= {UNNAMED}:
+            message = f"op '{name}' runs on no data set: a training batch is one of {enumerate_names(datasets)}"
+            help = "name the data sets it runs on, or declare all of them under `data.train`"
+            yield scope.report("GS132", message, ("ops", name, "dataset"), help=help)
         if op.dataset is None and not places[name] and all(places[source] for source in producers[name]):
             notes = tuple(f"'{each}' runs on batches of {shown[each]}" for each in producers[name])
             message = f"op '{name}' runs on no data set: the values it reads never come from one batch"

@@ -247,6 +247,15 @@ def test_the_enumerated_sets_are_those_of_a_step_by_step_simulation(seed):
     assert list(enumerate_patterns(sort_gates(gates, ()), frozenset())) == list(seen)
 
 
+def test_windows_that_count_the_same_steps_turn_together():
+    follows = (("half",),)
+    windows = [Gate(op=f"w{index}", clock="writes", every=2 + index % 2, follows=follows) for index in range(20)]
+    gates = [Gate(op="half", every=2), *windows]
+    assert find_period(gates) == 2 * 6
+    steps = {frozenset(w.op for w in windows if count % w.every == 0) | {"half"} for count in range(1, 7)}
+    assert {*enumerate_patterns(sort_gates(gates, ()), frozenset())} == {*steps, frozenset()}
+
+
 def drawn(fast: int, slow: int, *others: Gate) -> tuple[Gate, ...]:
     """Return the gates of an update that half of all steps take, and of two averages that count it."""
     follows = (("half",),)

@@ -146,6 +146,7 @@ def test_the_plan_says_which_function_is_for_which_set() -> None:
     [
         ("sum: {call: add, inputs: [first, other]}", r"GS132.*op 'sum' runs on no data set"),
         ("twice: {call: neg, inputs: first, dataset: two}", r"GS132.*batches of `two`, where 'first' is not computed"),
+        ("lost: {update: m, loss: first, dataset: ['!one', '!two']}", r"GS132.*op 'lost' runs on no data set"),
         ("odd: {call: neg, inputs: x, dataset: 3rd}", r"GS044.*expected the name of a data set"),
     ],
 )

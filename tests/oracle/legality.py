@@ -310,7 +310,13 @@ class Runs:
             return self.ops[earlier].on_overflow != "apply" and self.groups.has_verdict(earlier)
         if self.ops[name].window > 1 and self.ops[earlier].on_overflow != "apply":
             return self.groups.has_verdict(earlier)  # a window holds gradients of other steps, too
-        return not {*self.groups.judges(earlier)} <= {*self.groups.judges(name)}
+        return not {*self._judges(earlier)} <= {*self._judges(name)}
+
+    def _judges(self, name: str) -> Iterator[str]:
+        """Yield those whose verdicts hold an update, and the windows that add to its gradients: their sum may be infinite."""
+        yield from self.groups.judges(name)
+        givers = [one for one in self.meaning.sharing[name] if one in self.applied and self.ops[one].window > 1]
+        yield from (f"{one}.window" for one in givers if self.groups.has_verdict(one))
 
     def _paced(self, name: str) -> set[str]:
         """Return what tells whether the update that another goes by is held."""

@@ -128,7 +128,8 @@ class Windows:
             op = self.spec.ops.get(self.owner.get(name, ""))
             if isinstance(op, CallOp) and op.call.name("torch") == "either":
                 given = [self.spec.ops.get(self.owner.get(one.name, "")) for one in op.operands()]
-                if all(isinstance(one, CallOp) and one.call.name("torch") == "split_rows" for one in given):
+                is_split = all(isinstance(one, CallOp) and one.call.name("torch") == "split_rows" for one in given)
+                if is_split and not all(step.base.is_absent(one.name) for one in op.operands()):
                     return step.base.value(name).shape[1]  # behind the copies of a gradient
             pending += [one.name for one in op.operands()] if op is not None else []
         return len(next(iter(step.batch.values())))

@@ -14,6 +14,7 @@ CLOCKS = ("until", "start", "every", "dataset")
 
 def wake(document: dict, pace: Pace | None = None) -> dict:
     """Return a document whose writes all take place in some step; first no window is cut by epochs, then no clock."""
+    place_on_sets(document)
     if not any(may_end(op) for op in document["ops"].values()):
         return document
     if not (idle := find_idle(load(json.dumps(document) + "\n"), pace)):
@@ -25,7 +26,25 @@ def wake(document: dict, pace: Pace | None = None) -> dict:
     for name in sorted(find_idle(load(json.dumps(document) + "\n"), pace)):
         for field in CLOCKS:
             document["ops"][name].pop(field, None)
+    place_on_sets(document)
     return document
+
+
+def place_on_sets(document: dict) -> None:
+    """Take the data sets from ops that run on none of those that are named; with each of them fewer may be named."""
+    while True:
+        words = {name: _list(op["dataset"]) for name, op in document["ops"].items() if "dataset" in op}
+        named = {word.removeprefix("!") for each in words.values() for word in each}
+        wanted = {name: {word for word in each if word[0] != "!"} or named for name, each in words.items()}
+        lost = [name for name, each in words.items() if wanted[name] <= {word[1:] for word in each if word[0] == "!"}]
+        if not lost:
+            return
+        for name in lost:
+            del document["ops"][name]["dataset"]
+
+
+def _list(words: str | list[str]) -> list[str]:
+    return words if isinstance(words, list) else [words]
 
 
 def may_end(op: Mapping) -> bool:
