@@ -313,7 +313,7 @@ class Runs:
         return not {*self._judges(earlier)} <= {*self._judges(name)}
 
     def _judges(self, name: str) -> Iterator[str]:
-        """Yield those whose verdicts hold an update, and the windows that add to its gradients: their sum may be infinite."""
+        """Yield whose verdicts hold an update, and the windows added to its gradients: the sum may be infinite."""
         yield from self.groups.judges(name)
         givers = [one for one in self.meaning.sharing[name] if one in self.applied and self.ops[one].window > 1]
         yield from (f"{one}.window" for one in givers if self.groups.has_verdict(one))
