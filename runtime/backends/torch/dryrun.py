@@ -17,7 +17,7 @@ import torch
 from msgspec import Struct
 from torch import nn
 
-from compiler.ir.instructions import Evaluate, Forward, TakeAccumulated, Transform
+from compiler.ir.instructions import Evaluate, Forward, Instruction, TakeAccumulated, Transform
 from compiler.ir.program import Function, Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
@@ -29,7 +29,7 @@ from runtime.backends.torch.untouched import untouched, unwritten
 from runtime.codegen.lower.accumulate import REGISTER
 from runtime.codegen.module import Emitted
 from runtime.codegen.needs import find_metrics
-from runtime.codegen.resources import find_functions, find_inputs
+from runtime.codegen.resources import find_functions, find_inputs, find_instructions
 from runtime.engine.errors import diagnose
 from runtime.engine.load import Call, find_arguments, find_caller, find_span
 from runtime.problems import describe, quiet, show_frames
@@ -38,12 +38,31 @@ from runtime.support.closures import bound_again
 _HELP = "values are immutable: give the layer `inplace=False`, or begin with a copy, `x = x.clone()`"
 
 
+def is_users(instruction: Instruction) -> bool:
+    """Return whether an instruction runs code of the user's.
+
+    Nothing built in writes into its inputs. A fused optimizer that runs after a transform declares that it writes into
+    its gradients.
+    """
+    if isinstance(instruction, Evaluate | Transform):
+        return not instruction.function.builtin
+    return isinstance(instruction, Forward)
+
+
 class Mutations(Struct, kw_only=True):
     """The writes of users' code into its inputs, seen while a module runs."""
 
     loaded: Loaded
     spec: GraphSpec
+    watched_ops: frozenset[str]
+    """The ops that call users' code."""
     found: list[Diagnostic] = []
+
+    @classmethod
+    def of(cls, loaded: Loaded, spec: GraphSpec) -> Mutations:
+        """Return a watch over a step that has seen nothing yet."""
+        users = frozenset(each.op for each in find_instructions(loaded.program) if is_users(each))
+        return cls(loaded=loaded, spec=spec, watched_ops=users)
 
     def watched(self) -> TorchDispatchMode:
         """Return a context that records every such write."""
@@ -52,14 +71,11 @@ class Mutations(Struct, kw_only=True):
     def note(self, tensor: torch.Tensor) -> None:
         """Record a write into a tensor, where it shares its memory with an input of the op that runs."""
         caller = find_caller(sys._getframe(), self.loaded)
-        if caller is None:
+        if caller is None or caller[1] not in self.watched_ops:
             return
         frame, op = caller
         for instruction, name, value in find_arguments(frame, op, self.loaded):
-            # Nothing built in writes into its inputs. A fused optimizer that runs after a transform declares that it
-            # writes into its gradients.
-            is_users = isinstance(instruction, Forward) or not instruction.function.builtin
-            if is_users and any(is_alias(tensor, each) for each in _flatten(value)):
+            if is_users(instruction) and any(is_alias(tensor, each) for each in _flatten(value)):
                 self.found.append(self._report(instruction, name, frame))
                 return
 
@@ -228,7 +244,7 @@ class _Attempt(Struct, frozen=True, kw_only=True):
     def of(cls, trial: Trial, *, fake: bool) -> _Attempt:
         """Return an attempt with a module of its own."""
         loaded = load_module(trial.emitted, trial.program)
-        return cls(trial=trial, fake=fake, loaded=loaded, mutations=Mutations(loaded=loaded, spec=trial.spec))
+        return cls(trial=trial, fake=fake, loaded=loaded, mutations=Mutations.of(loaded, trial.spec))
 
     def run(self) -> None:
         """Build on copies and call every function; with fake tensors only shapes and types are computed."""
