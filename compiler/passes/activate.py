@@ -223,14 +223,15 @@ def _gate_back(node: Instruction, op: EmaOp, every: int, counted: tuple[str, ...
 
     ``every``: after how many writes of the source; ``counted``: the ops of these writes.
     """
+    first = _count(op.start, "updates")
     return Gate(
         op=back_of(node.op),
         clock="writes",
         every=every // op.wait,
         start=_count(op.start, "steps"),
         follows=((node.op,),),
-        first=_count(op.start, "updates"),
-        counted=() if _count(op.start, "updates") is None else counted,
+        first=first,
+        counted=() if first is None else counted,
     )
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-STEPS = 4
+STEPS = 10
 ROWS = 6
 """The rows of a batch, the same number for each of two processes: what a pattern makes wrong is not the rows."""
 RATE = 0.1
