@@ -193,8 +193,11 @@ def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...
     found: dict[tuple[str, str, Span | None], Diagnostic] = {}
     for each in sorted(diagnostics, key=find_place):
         span = None if each.span is None else replace(each.span, via=())
-        # An op of a block is named after the use that it belongs to: 'now.fit' is 'next.fit', used elsewhere.
-        message = re.sub(r"'(?:\w+\.)+(\w+)'", r"'\1'", each.message) if each.span and each.span.via else each.message
+        # An op of a block is named after the use that it belongs to: 'now.fit' is 'next.fit', used elsewhere, and
+        # `ops.now.fit.args` is `ops.next.fit.args`, at one place of the document.
+        message = each.message
+        if each.span and each.span.via:
+            message = re.sub(r"`ops\.[^`]*`", "`ops`", re.sub(r"'(?:\w+\.)+(\w+)'", r"'\1'", message))
         found.setdefault((each.code, message, span), each)
     return tuple(found.values())
 

@@ -211,6 +211,10 @@ def test_a_message_is_about_the_op_and_names_the_iteration_and_each_problem_once
     assert found == ("GS104", "y", ("iteration 1 of 'a' at <text>:10:3",))
     (found,) = find_problems("  a: {choose: [{p: 1, ops: {b: {loss: mse, inputs: [y, x]}}}]}")
     assert found == ("GS104", "y", ("alternative 1 of 'a' at <text>:10:3",))
+    (found,) = find_problems("  a: {repeat: 12, ops: {b: {ema: net, into: slow, decay: {kind: tf, mx: 0.9}}}}")
+    assert found == ("GS040", "mx", ("iteration 1 of 'a' at <text>:10:3",))
+    (found,) = find_problems("  a: {repeat: 12, ops: {b: {ema: net, into: slow, decay: 2}}}")
+    assert found == ("GS044", "2", ("iteration 1 of 'a' at <text>:10:3",))
 
 
 def test_a_message_has_the_names_that_were_written():
