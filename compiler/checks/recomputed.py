@@ -51,7 +51,9 @@ def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> I
             models = tuple(dict.fromkeys((one.model, other.model)))
             if not one.train or other.train:
                 continue
-            followed = shadows[one.model].ema if one.model in shadows else one.model
+            followed = one.model
+            while followed in shadows:
+                followed = shadows[followed].ema
             is_alone = len(models) == 1 and spec.models[find_root(spec, followed)].class_ is not None
             shares = len(models) == 1 or other.model in find_tied(spec, one.model)
             if is_alone or (shares and (_is_modal(one) or _is_modal(other))):

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from graphspec.analysis.scope import Facet, RuleContext, find_expression
 from graphspec.declare.fields import KEYWORDS, is_name, is_part_name
-from graphspec.declare.ops import CopyOp, EmaOp, ForwardOp, GradientOp, Reference, Role, UpdateOp
+from graphspec.declare.ops import AdaptOp, CopyOp, EmaOp, ForwardOp, GradientOp, Reference, Role, UpdateOp
 from graphspec.diagnostics import Diagnostic
 from graphspec.read.source import Path
 from graphspec.words import fix_name
@@ -161,28 +161,39 @@ def check_reference(scope: RuleContext, field: str, path: Path, reference: Refer
 
 
 def check_likeness(scope: RuleContext) -> Iterator[Diagnostic]:
-    """Check that every `like` names a model, and that likenesses end at a model of another kind."""
-    reported: set[str] = set()
+    """Check that every `like` names a model, and that chains of likenesses, averages and `adapt` end at a model."""
+    following: dict[str, tuple[str, Path, str, str]] = {}
     for name, model in scope.spec.models.items():
-        if model.like is None:
-            continue
-        path: Path = ("models", name, "like")
-        reference = Reference(path=path, name=model.like, role="model")
-        yield from check_reference(scope, f"`like` of model '{name}'", path, reference)
+        if model.like is not None:
+            path: Path = ("models", name, "like")
+            reference = Reference(path=path, name=model.like, role="model")
+            yield from check_reference(scope, f"`like` of model '{name}'", path, reference)
+            help = "give one of them a `class`, `layers` or a `parameter`"
+            following[name] = model.like, path, f"model '{name}' is like itself", help
+    for name, op in scope.spec.ops.items():
+        match op:
+            case EmaOp(into=None):
+                help = "one of them has to average a model"
+                following.setdefault(name, (op.ema, ("ops", name, "ema"), f"op '{name}' averages itself", help))
+            case AdaptOp():
+                help = "a second step is an op of its own, as in `again: {adapt: first, ...}`"
+                following.setdefault(name, (op.adapt, ("ops", name, "adapt"), f"op '{name}' adapts itself", help))
+            case _:
+                pass
+    reported: set[str] = set()
+    for name, (_, path, said, help) in following.items():
         if name in reported or name in scope.origins:
             continue
         way: dict[str, None] = {}
-        following: str | None = name
-        while following is not None and following not in way:
-            way[following] = None
-            next_model = scope.spec.models.get(following)
-            following = next_model.like if next_model is not None else None
-        if following == name:
+        last = name
+        while last in following and last not in way:
+            way[last] = None
+            last = following[last][0]
+        if last == name:
             reported.update(way)
             others = [repr(other) for other in way if other != name]
             through = f" through {', '.join(others)}" if others else ""
-            help = "give one of them a `class`, `layers` or a `parameter`"
-            yield scope.report("GS108", f"model '{name}' is like itself{through}", path, help=help)
+            yield scope.report("GS108", f"{said}{through}", path, help=help)
 
 
 def check_ties(scope: RuleContext) -> Iterator[Diagnostic]:

@@ -253,5 +253,13 @@ class GraphSpec(Declaration):
         return found
 
     def shadows(self) -> Mapping[str, EmaOp]:
-        """Return the averages without `into`: hidden models by the names of their ops."""
-        return {name: op for name, op in self.ops.items() if isinstance(op, EmaOp) and op.into is None}
+        """Return the averages without `into`: hidden models by the names of their ops, each after one it averages."""
+        averages = {name: op for name, op in self.ops.items() if isinstance(op, EmaOp) and op.into is None}
+        ordered: dict[str, EmaOp] = {}
+        for name in averages:
+            way: dict[str, EmaOp] = {}
+            while name in averages and name not in ordered and name not in way:
+                way[name] = averages[name]
+                name = averages[name].ema
+            ordered |= dict(reversed(way.items()))
+        return ordered

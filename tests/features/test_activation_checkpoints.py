@@ -264,6 +264,12 @@ ops:
     with pytest.raises(SpecError, match=r"GS133.*recomputes 'seen' as in training and 'steady' as in evaluation"):
         compile_step(load(text))
     compile_step(load(text.replace(", train: false", "")))
+    averages = "own: {forward: net, inputs: x}\n  twice: {ema: once, decay: 0.9}\n  once: {ema: net, decay: 0.9}"
+    averaged = text.replace("net, inputs: x, checkpoint", "twice, inputs: own, train: true, checkpoint")
+    averaged = averaged.replace("net, inputs: x, train: false", "twice, inputs: own, train: false")
+    averaged = averaged.replace("ops:", f"ops:\n  {averages}")
+    with pytest.raises(SpecError, match=r"GS133.*'twice' can be in one mode only"):
+        compile_step(load(averaged))
 
 
 def test_a_circle_through_a_checkpoint_names_the_clones_that_would_break_it() -> None:

@@ -23,6 +23,20 @@ def test_it_has_a_name_and_a_count_of_its_own(backend: str) -> None:
     assert state.counters["averages"] == {"average": 3}
 
 
+@pytest.mark.parametrize("listed", ["decay: 0.9}\n  second: {ema: average, decay: 0.8", "decay: 0.9"])
+def test_an_average_of_it_may_be_listed_before_it(listed: str, backend: str) -> None:
+    text = (
+        SPEC if "second" in listed else SPEC.replace("  average:", "  second: {ema: average, decay: 0.8}\n  average:")
+    )
+    step = make(backend, listed, text)
+    first = second = 0.0
+    for t in range(1, 6):
+        first = 0.9 * first + 0.1 * t
+        second = 0.8 * second + 0.2 * first
+        step({})
+        assert np.allclose([read(step), read(step, "second")], [first, second], rtol=1e-12, atol=0)
+
+
 def test_it_is_on_the_device_of_the_step(backend: str) -> None:
     step = make(backend, FIELDS)
     where = {name: str(value.device).lower() for name, value in step.tensors().items() if name.startswith("models.")}

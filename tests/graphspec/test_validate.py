@@ -57,6 +57,10 @@ OPS = {
         ("a: {forward: net, inputs: «[x, x]»}", "model 'net' (layers) takes 1 input, found 2", ""),
         ("a: {forward: net, inputs: «{image: x}»}", "takes 1 input by position, found a mapping", ""),
     ],
+    "GS108": [
+        ("a: {ema: «a», decay: 0.9}", "op 'a' averages itself", ""),
+        ("a: {adapt: «a», loss: err, lr: 0.1}", "op 'a' adapts itself", ""),
+    ],
     "GS112": [
         ("a: {call: clip, inputs: out, args: {«mn»: 1}}", "no option 'mn'", "did you mean 'min'?"),
         ("a: {loss: mse, inputs: [out, out], args: {«axis»: 1}}", "no option 'axis'", ""),
@@ -188,6 +192,20 @@ def test_a_circle_of_likenesses_is_reported_once(small, find):
     assert found.codes == ("GS108",)
     assert found.places == found.marks
     assert found.diagnostics[0].message.endswith("through 'b', 'c'")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("b: {ema: «a», decay: 0.9}", "a: {ema: b, decay: 0.9}"),
+        ("b: {adapt: «a», loss: err, lr: 0.1}", "a: {adapt: b, loss: err, lr: 0.1}"),
+    ],
+)
+def test_a_circle_of_averages_or_derived_models_is_reported_once(small, find, one, other):
+    found = find(small(ops=f"{one}\n{other}"))
+    assert found.codes == ("GS108",)
+    assert found.places == found.marks
+    assert found.diagnostics[0].message.endswith("s itself through 'a'")
 
 
 def test_a_likeness_of_a_likeness_is_allowed(small, find):
