@@ -185,9 +185,14 @@ def check_recomputed(scope: RuleContext) -> Iterator[Diagnostic]:
             message = f"'{name}' takes its statistics from '{role}', a set that `data` does not have{known}"
             help = f"declare it under `data`, as in `{role}: {{source: ...}}`, or name another"
             yield scope.report("GS124", message, path, label=did_you_mean(role, spec.data), help=help)
-        if isinstance(op, EmaOp) and not scope.broken and name not in called:
-            if op.use.eval == "swap" and op.ema in called:
-                continue
+        if not isinstance(op, EmaOp) or scope.broken:
+            continue
+        if name in called or (op.use.eval == "swap" and op.ema in called):
+            if not find_returned(spec, mode):
+                message = f"the statistics of '{name}' are computed for evaluations, and {mode} mode returns nothing"
+                help = "add a `metric` op, or name the values to evaluate in `outputs`"
+                yield scope.report("GS126", message, path, help=help)
+        else:
             message = f"the statistics of '{name}' are computed for evaluations, and none calls it in {mode} mode"
             help = f"write `use: {{eval: swap}}`, or call it: `{{forward: {name}, ..., mode: {mode}}}`"
             yield scope.report("GS126", message, path, help=help)

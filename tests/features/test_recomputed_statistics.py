@@ -336,6 +336,11 @@ def make_keras():
         ),
         (SEPARATE, (NAMED, ""), r"GS126.*none calls it in eval mode"),
         (
+            SWAP,
+            ("  error: {metric: mean, inputs: out, mode: eval}\n\noutputs: [loss, error, out]", "outputs: [loss]"),
+            r"GS126.*statistics of 'average' are computed for evaluations, and eval mode returns nothing",
+        ),
+        (
             SEPARATE,
             (", mode: eval}\n  named_mean", "}\n  named_mean"),
             r"E-BUFFERS.*'named' calls 'average' in training",
