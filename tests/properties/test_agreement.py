@@ -72,6 +72,32 @@ def test_some_of_them_give_the_numbers_of_the_oracle_on_tensorflow_too():
     assert tally.elsewhere == tally.agreed > 0
 
 
+def average_an_average(document: dict, random: Random) -> dict | None:
+    """Return a spec with an average of one of its hidden averages, listed before or behind it; None without any."""
+    ops = document["ops"]
+    hidden = [name for name, op in ops.items() if "ema" in op and "into" not in op and "within" not in op]
+    if not hidden:
+        return None
+    source = random.choice(hidden)
+    policies = {
+        field: ops[source][field] for field in ("buffers", "float_buffers", "int_buffers") if field in ops[source]
+    }
+    made = {"ema": source, "decay": random.choice([0.7, 0.9, {"kind": "uniform"}]), **policies}
+    return {**document, "ops": {"again": made, **ops} if random.random() < 0.6 else {**ops, "again": made}}
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("chunk", range(8))
+def test_averages_of_hidden_averages_are_those_of_the_oracle_wherever_they_are_listed(chunk):
+    tally = Tally()
+    for seed in range(chunk * 50, (chunk + 1) * 50):
+        document = average_an_average(random_spec(seed), Random(seed))
+        with suppress(DegenerateError):
+            assert document is None or try_spec(document, (ORDERS[chunk % len(ORDERS)],), tally) == "", seed
+    assert tally.agreed >= 8
+    assert set(tally.rejected) <= {"E-TWO-VERSIONS"}
+
+
 @pytest.mark.parametrize("name", OVERFLOWING)
 def test_gradients_that_overflow_stop_what_the_definition_says(name):
     assert try_spec(OVERFLOWING[name], POLICIES, Tally()) == ""
