@@ -50,14 +50,8 @@ def test_a_sound_script_has_no_error_and_no_warning(path: Path, auditor: Auditor
     assert (audited.serious, audited.error) == ([], "")
 
 
-GONE = {"h25_wrong_optimizer"}
-"""Where an optimizer that is never stepped is local, it is gone when the recording is read: its gradients are found."""
-
-
 @pytest.mark.sample(8)
-@pytest.mark.parametrize(
-    "path", [each for each in (*scripts("sound_"), *scripts("h")) if each.stem not in GONE], ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", [*scripts("sound_"), *scripts("h")], ids=lambda path: path.stem)
 def test_a_loop_in_a_function_has_the_findings_of_the_same_loop_in_a_module(
     path: Path, auditor: Auditor, tmp_path: Path
 ):

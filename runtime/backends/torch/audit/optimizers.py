@@ -13,6 +13,7 @@ import torch
 from torch.optim import Optimizer
 
 from runtime.audit.trace import Kept, Part, Place, ScaledTwice, ScalerStep, ScalerUpdate, Tick, Unscale, Update
+from runtime.audit.trace import Optimizer as Facts
 from runtime.backends.torch.audit.log import Log, Root
 from runtime.backends.torch.audit.places import is_called_from
 from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of
@@ -64,6 +65,8 @@ class Optimizers:
         self._there = [weakref.ref(each) for each in gc.get_objects() if issubclass(type(each), Optimizer)]
         self._made: list[weakref.ref[Optimizer]] = []
         """Optimizers that were there before, and those that were made since."""
+        self._idle: list[tuple[weakref.ref[Optimizer], Facts]] = []
+        """Those that had not been stepped when the last step began: a local one is gone when the program has ended."""
 
     def make(self, original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
         """Note that an optimizer is made."""
@@ -91,9 +94,29 @@ class Optimizers:
         again = self._repeats[self._log.place(), frozenset(map(id, parameters_of(optimizer)))]
         return self._log.stepped.get(id(optimizer), again)
 
-    def alive(self) -> Iterator[Optimizer]:
-        """Yield the optimizers that there are, whether they were stepped or not."""
-        yield from (each for each in (ref() for ref in (*self._there, *self._made)) if each is not None)
+    def _alive(self) -> list[weakref.ref[Optimizer]]:
+        """Return the optimizers that there are, whether they were stepped or not."""
+        return [ref for ref in (*self._there, *self._made) if ref() is not None]
+
+    def facts(self) -> Iterator[Facts]:
+        """Yield what is known of the optimizers that there are, and of those that waited when the last step began."""
+        alive = self._alive()
+        yield from (facts for _, facts in map(self._look_up, alive) if facts.tensors)
+        yield from (facts for ref, facts in self._idle if ref not in alive)
+
+    def _look_up(self, ref: weakref.ref[Optimizer]) -> tuple[weakref.ref[Optimizer], Facts]:
+        """Return an optimizer that there is, with its name and which of its tensors are known so far."""
+        optimizer = ref()
+        assert optimizer is not None
+        cells = (self._log.cells.known(tensor) for tensor in parameters_of(optimizer))
+        numbers = frozenset(cell.number for cell in cells if cell is not None)
+        return ref, Facts(name=self._log.names.of(optimizer) if numbers else "", tensors=numbers)
+
+    def _note_idle(self) -> None:
+        """Note the optimizers that wait for their first step, while the variables of the program name them."""
+        with self._log.quiet():
+            waiting = [ref for ref in self._alive() if id(ref()) not in self._log.stepped]
+            self._idle = [each for each in map(self._look_up, waiting) if each[1].tensors]
 
     # ------------------------------------------------------------ steps
 
@@ -104,6 +127,7 @@ class Optimizers:
             return
         if not self._steps:
             self._note_kept()
+            self._note_idle()
             self._stop(optimizer)
         for each in self._steps:
             each.inner.append(None)

@@ -20,13 +20,12 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from graphspec.words import enumerate_words
 from runtime.audit.recording import Enough
 from runtime.audit.trace import NOWHERE, Stored, Trace, Update
-from runtime.audit.trace import Optimizer as OptimizerFacts
 from runtime.backends.torch.audit.calls import Calls
 from runtime.backends.torch.audit.engine import Engine
 from runtime.backends.torch.audit.kernels import Kernels
 from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.models import Models
-from runtime.backends.torch.audit.optimizers import Optimizers, parameters_of
+from runtime.backends.torch.audit.optimizers import Optimizers
 from runtime.backends.torch.audit.places import find_place, is_recorder
 from runtime.backends.torch.audit.saved import SavedTensors
 from runtime.backends.torch.audit.tape import Taping
@@ -166,12 +165,7 @@ class Recorder:
         if not any(isinstance(each, Update) for each in log.events):
             log.unseen["no optimizer of PyTorch took a step: the program's own updates are not checked"] = None
         with log.quiet():
-            optimizers = list[OptimizerFacts]()
-            for each in self._optimizers.alive():
-                cells = (log.cells.known(tensor) for tensor in parameters_of(each))
-                numbers = frozenset(cell.number for cell in cells if cell is not None)
-                if numbers:
-                    optimizers.append(OptimizerFacts(name=log.names.of(each), tensors=numbers))
+            optimizers = tuple(self._optimizers.facts())
             for cell in log.cells.all:
                 log.names.complete(cell)
             tensors = tuple(
@@ -181,7 +175,7 @@ class Recorder:
         trace = Trace(
             tensors=tensors,
             events=tuple(log.events),
-            optimizers=tuple(optimizers),
+            optimizers=optimizers,
             unseen=tuple(log.unseen),
             error=error,
             seconds=log.seconds,
