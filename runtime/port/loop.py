@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from runtime.audit.trace import Place, Site, Update
 from runtime.port.averages import Average, find_averages
@@ -25,6 +25,13 @@ class Beat:
     first: int
     problem: str = ""
     """What cannot be said of it."""
+
+
+class Part(NamedTuple):
+    """A call that a loss is made with: its line, and what is called."""
+
+    place: Place
+    function: str
 
 
 @dataclass(kw_only=True)
@@ -135,6 +142,25 @@ class Loop:
     def models_of(self, step: Stepped) -> set[str]:
         """Return the models that a step moves."""
         return {self.owners[each] for each in step.tensors if each in self.owners}
+
+    def find_lines(self, fired: Fired) -> Mapping[Site, frozenset[Part]]:
+        """Return, by backward, the calls with a graph that make the loss of an update in its iteration."""
+        flow, found = Flow(loop=self, iteration=self.iterations[fired.iteration]), dict[Site, frozenset[Part]]()
+        applied = {event.site for event in fired.backwards}
+        for site in flow.roots.keys() & applied:
+            stack, seen, parts = list(flow.roots[site].roots), set[int](), set[Part]()
+            while stack:
+                number = stack.pop()
+                if number in seen or not self.tape.values[number].has_graph:
+                    continue
+                seen.add(number)
+                entry = flow.made(number)
+                if entry is not None:
+                    called = entry.function if isinstance(entry, Called) else type(entry).__name__
+                    parts.add(Part(entry.place, called))
+                stack.extend(flow.inner(number))
+            found[site] = frozenset(parts)
+        return found
 
     @cached_property
     def steps(self) -> Mapping[str, tuple[Stepped, ...]]:

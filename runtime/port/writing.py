@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from functools import cached_property
 from runtime.audit.trace import NOWHERE, Backward, GradientChange, Place, ScalerStep, Site, Tick, Write
 from runtime.port.averages import Average
 from runtime.port.expressions import Text
-from runtime.port.iterations import Iteration
+from runtime.port.iterations import Fired, Iteration
 from runtime.port.loop import Beat, Flow, Loop, find_beat
 from runtime.port.rules import describe_rule
 from runtime.port.tape import Called, Clipped, Entry, Model, Ran, Ref, Stepped, find_refs
@@ -252,6 +253,19 @@ class Writer:
             if any(not {one.place for one in event.reads} <= each for each in others):
                 shown = ", ".join(map(str, steps))
                 part = f"the backward of {event.place} is a part of its steps {shown} of {len(fires)} alone"
+                return f"{part}: see `every` of a term"
+        return self._find_rare_line(fires)
+
+    def _find_rare_line(self, fires: Sequence[Fired]) -> str:
+        """Return what to do about a line that only some steps have in the loss of one backward."""
+        made = [self.loop.find_lines(each) for each in fires]
+        for site in {event.site: None for each in fires for event in each.backwards}:
+            having = {index: lines[site] for index, lines in enumerate(made, 1) if site in lines}
+            seen = Counter(part for lines in having.values() for part in lines)
+            first = min((part for part, count in seen.items() if count < len(having)), default=None)
+            if first is not None:
+                shown = ", ".join(str(index) for index, lines in having.items() if first in lines)
+                part = f"the term of {first.place} is a part of its loss in its steps {shown} of {len(fires)} alone"
                 return f"{part}: see `every` of a term"
         return ""
 

@@ -340,6 +340,24 @@ def test_a_backward_that_only_some_steps_apply_is_named_with_its_line(tmp_path):
     assert made.todos[1:] == (f"train.py:19: {rare}",)
 
 
+def test_a_term_that_only_some_steps_add_to_their_loss_is_named_with_its_line(tmp_path):
+    added = """
+for i in range(6):
+    x, y = data[i * 8 : i * 8 + 8].requires_grad_(), labels[i * 8 : i * 8 + 8]
+    loss = F.cross_entropy(net(x), y)
+    if i % 3 == 1:
+        loss = loss + torch.autograd.grad(net(x).sum(), x, create_graph=True)[0].square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+    made = port_text(added, tmp_path, steps=6)
+    rare = "the term of train.py:15 is a part of its loss in its steps 2, 5 of 6 alone: see `every` of a term"
+    assert made.todos[1:] == (f"train.py:18: {rare}",)
+    always = port_text(added.replace("if i % 3 == 1", "if x.requires_grad"), tmp_path, steps=6)
+    assert always.todos == ()
+
+
 def test_a_parameter_that_a_rare_step_leaves_out_has_another_count_of_steps(tmp_path):
     made = port_text("optimizer = torch.optim.Adam(net.parameters())\n" + LAZY, tmp_path, steps=6)
     assert [each.partition(": ")[2][:38] for each in made.todos[1:]] == ["PyTorch corrects the averages of a par"]
