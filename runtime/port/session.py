@@ -32,6 +32,8 @@ from runtime.step import Step, StepError
 
 _MOST = 0.01
 """The part of the movement of a model by which steps that are the same may differ."""
+_WRONG = ("error", "warning")
+"""The levels of findings that a loop should not have."""
 _ROUNDING = 16
 """How many last bits of a weight some steps may round."""
 
@@ -95,23 +97,26 @@ def port_tape(tape: Tape, name: str, file: str) -> Port:
     for drawn in ("named inputs", "inputs"):
         if not Writer(loop=loop, iteration=iteration, name=name).write().has_rows:
             loop = replace(loop, drawn=drawn)
-    questions = tuple(f"{each.place}: {each.message}" for each in find_all(tape.trace) if level_of(each) == "question")
+    found = [(level_of(each), each) for each in find_all(tape.trace)]
+    questions = tuple(f"{each.place}: {each.message}" for level, each in found if level == "question")
+    wrong = [f"{each.place}: {level}[{each.code}]: {each.message}" for level, each in found if level in _WRONG]
     fixed = replace(loop, has_rows=False)
     agreement, problem, todo = _try(loop, name, iteration)
-    if todo and not (found := _try(fixed, name, iteration))[2]:
-        loop, (agreement, problem, todo) = fixed, found
+    if todo and not (tried := _try(fixed, name, iteration))[2]:
+        loop, (agreement, problem, todo) = fixed, tried
     if agreement is not None and not agreement.is_close:
         steps = [each for each in tape.entries if isinstance(each, Stepped) and agreement.worst in loop.models_of(each)]
         where = f", by the weights of {agreement.worst} after {steps[0].place}" if steps else ""
         todo = f"its steps are not those of the loop{where}: something in it cannot be seen, or is left to do below"
     questions += Writer(loop=loop, iteration=iteration, name=name).write().questions
+    first = (*([todo] if todo else []), *(f"mend the loop: {each}" for each in wrong))
     header = [
         f"Written by `stepgraph port {file}` from {len(loop.iterations)} of its steps; comments name its lines.",
-        *([f"{TODO} {todo}"] if todo else []),
+        *(f"{TODO} {each}" for each in first),
         *(f"QUESTION {each}" for each in questions),
     ]
     written = Writer(loop=loop, iteration=iteration, name=name, header=header).write()
-    todos = (*([todo] if todo else []), *written.todos)
+    todos = (*first, *written.todos)
     return Port(text=written.text, todos=todos, questions=questions, agreement=agreement, problem=problem)
 
 

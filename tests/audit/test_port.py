@@ -310,6 +310,20 @@ def test_what_the_language_lacks_is_left_to_the_author_with_its_line(tmp_path):
     assert "TODO train.py:13: erf is not in the language" in made.text
 
 
+def test_a_mistake_that_an_audit_finds_is_to_be_mended_in_the_loop(tmp_path):
+    made = port_text(
+        """
+for i in range(4):
+    F.cross_entropy(net(data[i * 8 : i * 8 + 8]), labels[i * 8 : i * 8 + 8]).backward()
+    optimizer.step()
+""",
+        tmp_path,
+    )
+    told = [each for each in made.todos if each.startswith("mend the loop: train.py:13: error[leftover-grad]: ")]
+    assert len(told) == 1
+    assert f"# TODO {told[0]}" in made.text
+
+
 def test_a_copy_in_a_module_raises_no_question(tmp_path):
     assert port_text(WRAPPED, tmp_path).questions == ()
 
