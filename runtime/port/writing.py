@@ -285,8 +285,13 @@ class Writer:
         """Ask what lines are for that write or compute with weights, and that are part of nothing that is written."""
         trace, begun = self.loop.tape.trace, self.loop.iterations[0].backwards[0].start
         averaged = {each.place for each in self.loop.averages}
+        followed = {each.target for each in self.loop.averages if each.buffers in ("copy", "average")}
         moved = {
-            each.place: trace.tensors[each.tensor] for each in trace.of(Write) if each.by == "code" and each.sources
+            each.place: trace.tensors[each.tensor]
+            for each in trace.of(Write)
+            if each.by == "code"
+            and each.sources
+            and not (trace.tensors[each.tensor].kind == "buffers" and self.loop.owners.get(each.tensor) in followed)
         }
         for place, tensor in moved.items():
             if place not in averaged and tensor.kind in ("params", "buffers"):

@@ -328,6 +328,31 @@ def test_a_copy_in_a_module_raises_no_question(tmp_path):
     assert port_text(WRAPPED, tmp_path).questions == ()
 
 
+def test_an_average_that_copies_whole_numbers_on_a_line_of_its_own_raises_no_question(tmp_path):
+    made = port_text(
+        """
+import copy
+net = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+slow = copy.deepcopy(net).eval()
+for i in range(4):
+    optimizer.zero_grad()
+    F.cross_entropy(net(data[i * 8 : i * 8 + 8]), labels[i * 8 : i * 8 + 8]).backward()
+    optimizer.step()
+    with torch.no_grad():
+        new = net.state_dict()
+        for name, value in slow.state_dict().items():
+            if value.is_floating_point():
+                value.mul_(0.9).add_(0.1 * new[name])
+            else:
+                value.copy_(new[name])
+""",
+        tmp_path,
+    )
+    assert (made.todos, made.questions) == ((), ())
+    assert "into: slow, decay: 0.9, buffers: average" in made.text
+
+
 def test_an_optimizer_that_steps_by_two_losses_in_turn_has_two_updates(tmp_path):
     made = port_text(LAZY, tmp_path, steps=6)
     assert made.todos == ()
