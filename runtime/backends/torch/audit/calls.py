@@ -48,6 +48,11 @@ _MOST_SOURCES = 4
 _ADDING = ("add", "__add__", "__radd__", "__iadd__", "add_", "sub", "__sub__", "__rsub__")
 _KEEPING = (*_ADDING, "stack", "cat")
 """How a program sums or lists the losses of its steps."""
+_LINEAR = (
+    *_KEEPING, *MULTIPLYING, *DIVIDING, "neg", "__neg__", "mean", "sum", "view", "reshape", "flatten", "squeeze",
+    "unsqueeze", "__getitem__", "to", "float", "double",
+)  # fmt: skip
+"""What leaves a constant term of a loss one: a square of a sum mixes it with the others, as that of a difference."""
 _ROUNDING = 1e-6
 
 
@@ -268,19 +273,21 @@ class Calls(TorchFunctionMode):
         """Return the cuts of a result.
 
         A gradient without a graph that changes weights makes a step of first order. A detached value that meets others
-        in a loss is a constant there, as a target is; only where it is added as a term of its own it is dead.
+        in a loss is a constant there, as a target is; only where it is added as a term of its own it is dead. What is
+        squared, or multiplied by a value with a graph, is no sum of terms: of one row, `target - value` is a number.
         """
         log, found = self._log, set[int]()
         kinds = {each: log.cuts[each].cut.kind for each in cuts}
         is_step = "first_order" in kinds.values() or any(each.is_leaf and each.requires_grad for each in inputs)
-        is_live = any(node_of(each) is not None for each in inputs)
+        live = sum(node_of(each) is not None for each in inputs)
+        is_linear = name in _LINEAR and (live < 2 or name not in (*MULTIPLYING, *DIVIDING))
         is_sum = name in _ADDING and all(each.numel() == 1 for each in inputs)
         for number, kind in kinds.items():
             if kind == "no_create_graph" and is_step:
                 found.add(log.cuts[number].become("first_order", log.cuts))
-            elif kind == "detached" and is_live:
+            elif kind == "detached" and live:
                 found |= {log.cuts[number].become("dead_term", log.cuts)} if is_sum else set()
-            else:
+            elif kind != "dead_term" or is_linear:
                 found.add(number)
         return frozenset(found)
 
