@@ -1,4 +1,4 @@
-"""Optimizers that are made and never stepped: found in functions too, and never kept alive."""
+"""Optimizers that are never stepped, and weights that get no gradient: found in functions too, and not kept alive."""
 
 from __future__ import annotations
 
@@ -63,3 +63,16 @@ def test_the_optimizer_and_its_weights_are_gone_when_the_loop_is() -> None:
         loop()
         gc.collect()
         assert [ref() for ref in left] == [None] * len(left)
+
+
+def test_weights_whose_gradients_are_dropped_are_not_said_to_be_out_of_reach() -> None:
+    net, opt = make()
+    assert isinstance(net, nn.Linear)
+    with audit() as report:
+        for _ in range(2):
+            opt.zero_grad()
+            net(torch.ones(2, 4)).square().mean().backward()
+            net.bias.grad = None
+            opt.step()
+    messages = [each.message for each in report.findings if each.code == "untrained"]
+    assert messages == ["opt has net.bias, and net runs, but their gradients are dropped before each of its steps"]

@@ -111,7 +111,8 @@ def find_unreached(evidence: Evidence) -> Iterator[Finding]:
 
 
 def find_unreached_parameters(evidence: Evidence) -> Iterator[Finding]:
-    """Yield models, or parts of them, that run, are stepped, and never get a gradient, while others do."""
+    """Yield models, or parts of them, that run, are stepped, and never have a gradient then, while others do."""
+    gained = {gain.tensor for event in evidence.trace.of(Backward) for gain in event.gains}
     moving = {part.tensor for event in evidence.trace.of(Update) for part in event.parts if part.has_gradient}
     called = {event.model: event for event in evidence.trace.of(Forward) if event.trainable and not event.backward}
     recorded = {event.model for event in evidence.trace.of(Forward) if event.recorded}
@@ -130,7 +131,9 @@ def find_unreached_parameters(evidence: Evidence) -> Iterator[Finding]:
                 place=event.place,
                 message=f"{event.optimizer} has {shown}, and {model} runs, but "
                 + (
-                    "no loss has ever reached them"
+                    "their gradients are dropped before each of its steps"
+                    if gained.issuperset(each for each in idle if evidence.trace.model(each) == model)
+                    else "no loss has ever reached them"
                     if model in recorded
                     else "without a graph alone, so no loss reaches them"
                 ),
