@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -34,3 +35,31 @@ def test_a_script_is_stopped_after_some_updates(tmp_path: Path):
     command = [sys.executable, str(public.HARNESS / "stop_after.py"), "5", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "5 updates\n"), done.stderr
+
+
+@pytest.mark.long
+def test_what_a_script_leaves_is_compared_number_for_number(tmp_path: Path):
+    text = (CASES / "sound_dqn.py").read_text(encoding="utf-8")
+    sound, other = tmp_path / "sound.py", tmp_path / "other.py"
+    sound.write_text(text, encoding="utf-8")
+    other.write_text(text.replace("    optimizer.step()", "    torch.rand(1)\n    optimizer.step()"), encoding="utf-8")
+
+    def leave(script: Path, how: str) -> public.Left:
+        rows = tmp_path / "rows.json"
+        command = [sys.executable, str(public.HARNESS / "leave.py"), str(rows), how, "3", str(script)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        found = tuple(json.loads(rows.read_text(encoding="utf-8")))
+        return public.Left(rows=found, printed=done.stdout + done.stderr, code=done.returncode)
+
+    plain = leave(sound, "plain")
+    assert (len(plain.rows), plain.code) == (3, 0), plain.printed
+    assert public.differences(plain, leave(sound, "audit")) == []
+    assert "torch at update 1" in public.differences(plain, leave(other, "plain"))
+
+
+def test_printed_differences_are_named_by_what_stands_before_them():
+    assert public.printed_differences("a\nloss 1.5 in 3 s\n", "a\nloss 1.5 in 4 s\n") == [
+        "numbers printed after `loss # in`"
+    ]
+    assert public.printed_differences("a\nb\n", "b\na\n") == ["the order of printed lines"]
+    assert public.printed_differences("a\nb\n", "a\nc\n") == ["what is printed"]

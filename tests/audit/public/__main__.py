@@ -2,27 +2,34 @@
 
 `fetch FOLDER` downloads and unpacks what `scripts.toml` names, with pip and a package index, and compares the digests.
 `run FOLDER [NAME ...]` runs the scripts there unmodified, offline, on the CPU and on generated data, until they have
-made some updates; `run --audit` runs `stepgraph audit` on them instead. This repository keeps nothing of theirs.
+made some updates; `run --audit` runs `stepgraph audit` on them instead, and `run --equal` compares what a plain and an
+audited run leave, bit for bit. This repository keeps nothing of theirs.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import time
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
 HARNESS = HERE / "harness"
 UPDATES = 4
-LIMIT = 240  # seconds
+COMPARED = 8
+"""So many updates are compared."""
+NUMBER = re.compile(r"0x[0-9a-f]+|\d+(\.\d+)?(e[+-]?\d+)?")
+LIMITED = ("timeout", "240", sys.executable)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,12 +122,15 @@ def get(archive: Archive, folder: Path) -> None:
     shutil.move(next(into.with_suffix(".part").iterdir()), into)
 
 
-def run(folder: Path, names: list[str], audit: bool) -> int:
+def select(names: Sequence[str]) -> list[Script]:
+    """Return the scripts with one of some parts in their name; all, where there are none."""
+    return [each for each in read()[1] if not names or any(name in each.name for name in names)]
+
+
+def run(folder: Path, names: Sequence[str], audit: bool) -> int:
     """Run the scripts, write their outputs below `results`, and return how many failed."""
     failed = 0
-    for script in read()[1]:
-        if names and not any(name in script.name for name in names):
-            continue
+    for script in select(names):
         results = folder / "results" / ("audit" if audit else "plain") / script.name
         shutil.rmtree(results, ignore_errors=True)
         (results / "work").mkdir(parents=True)
@@ -140,12 +150,87 @@ def run(folder: Path, names: list[str], audit: bool) -> int:
     return failed
 
 
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What a run has left: a row of digests for each update, what it printed, and how it ended."""
+
+    rows: tuple[Mapping[str, str], ...]
+    printed: str
+    code: int
+
+
+def leave(folder: Path, script: Script, how: str) -> Left:
+    """Run a script plainly or under an audit, from the same seeds and in the same folder each time."""
+    results = folder / "results" / "equal" / script.name
+    work = results / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    path = (folder / "unpacked" / script.archive / script.path).resolve()
+    rows = (results / f"{how}.json").resolve()
+    rows.unlink(missing_ok=True)
+    done = subprocess.run(
+        [*LIMITED, str(HARNESS / "leave.py"), str(rows), how, str(COMPARED), str(path), *script.arguments],
+        cwd=path.parent if script.inside else work,
+        env={**environment(folder, script), "PYTHONHASHSEED": "0"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        text=True,
+        errors="replace",
+    )
+    rows.with_suffix(".txt").write_text(done.stdout, encoding="utf-8")
+    found = json.loads(rows.read_text(encoding="utf-8")) if rows.exists() else []
+    return Left(rows=tuple(found), printed=done.stdout, code=done.returncode)
+
+
+def differences(one: Left, other: Left) -> list[str]:
+    """Return what differs between two runs, and from which update on."""
+    told = list[str]()
+    for number, (row, its) in enumerate(zip(one.rows, other.rows, strict=False), 1):
+        told += [f"{each} at update {number}" for each in row if row[each] != its[each]]
+        if told:
+            break
+    if len(one.rows) != len(other.rows):
+        told.append(f"updates: {len(one.rows)} and {len(other.rows)}")
+    if one.code != other.code:
+        told.append(f"exit codes: {one.code} and {other.code}")
+    return [*told, *printed_differences(one.printed, other.printed)]
+
+
+def printed_differences(one: str, other: str) -> list[str]:
+    """Return what stands before the numbers that differ; or, where more than numbers does, only that it does.
+
+    Processes that a script starts may print their lines in another order.
+    """
+    if one != other and sorted(one.splitlines()) == sorted(other.splitlines()):
+        return ["the order of printed lines"]
+    if NUMBER.sub("#", one) != NUMBER.sub("#", other):
+        return ["what is printed"]
+    numbers = zip(NUMBER.finditer(one), NUMBER.finditer(other), strict=True)
+    starts = [number.start() for number, its in numbers if number[0] != its[0]]
+    before = (NUMBER.sub("#", one[:start].rpartition("\n")[2])[-12:] for start in starts)
+    return sorted({f"numbers printed after `{each.strip()}`" for each in before})
+
+
+def compare(folder: Path, names: Sequence[str]) -> int:
+    """Compare what plain and audited runs of the scripts leave; return how many differ that two plain ones do not."""
+    failed = 0
+    for script in select(names):
+        plain, audited = leave(folder, script, "plain"), leave(folder, script, "audit")
+        found = differences(plain, audited)
+        again = differences(plain, leave(folder, script, "plain")) if found else []
+        said = "equal" if not found else f"differs: {', '.join(found)}; plain twice: {', '.join(again) or 'equal'}"
+        counts = [digests.partition(" ")[0] for digests in (plain.rows[-1].values() if plain.rows else ())]
+        print(f"{script.name}: {said} ({len(plain.rows)} updates of {'/'.join(counts[:4])}, {plain.code})", flush=True)
+        failed += not plain.rows or bool(set(found) - set(again))
+    return failed
+
+
 def command(audit: bool) -> list[str]:
     """Return the words that come before the script's path."""
-    limit = ["timeout", str(LIMIT)]
     if audit:
-        return [*limit, sys.executable, "-m", "runtime", "audit"]
-    return [*limit, sys.executable, str(HARNESS / "stop_after.py"), str(UPDATES)]
+        return [*LIMITED, "-m", "runtime", "audit"]
+    return [*LIMITED, str(HARNESS / "stop_after.py"), str(UPDATES)]
 
 
 def environment(folder: Path, script: Script) -> dict[str, str]:
@@ -167,10 +252,14 @@ def main() -> None:
     parser.add_argument("do", choices=["fetch", "run"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", help="parts of the names of the scripts to run")
-    parser.add_argument("--audit", action="store_true", help="run `stepgraph audit` on them")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--audit", action="store_true", help="run `stepgraph audit` on them")
+    how.add_argument("--equal", action="store_true", help="compare what plain and audited runs leave")
     arguments = parser.parse_args()
     if arguments.do == "fetch":
         fetch(arguments.folder)
+    elif arguments.equal:
+        raise SystemExit(bool(compare(arguments.folder, arguments.names)))
     elif run(arguments.folder, arguments.names, arguments.audit):
         raise SystemExit(1)
 
