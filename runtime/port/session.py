@@ -32,8 +32,8 @@ from runtime.step import Step, StepError
 
 _MOST = 0.01
 """The part of the movement of a model by which steps that are the same may differ."""
-_WRONG = ("error", "warning")
-"""The levels of findings that a loop should not have."""
+_ASKED = ("warning", "question")
+"""The levels of findings that may be meant."""
 _ROUNDING = 16
 """How many last bits of a weight some steps may round."""
 
@@ -98,8 +98,8 @@ def port_tape(tape: Tape, name: str, file: str) -> Port:
         if not Writer(loop=loop, iteration=iteration, name=name).write().has_rows:
             loop = replace(loop, drawn=drawn)
     found = [(level_of(each), each) for each in find_all(tape.trace)]
-    questions = tuple(f"{each.place}: {each.message}" for level, each in found if level == "question")
-    wrong = [f"{each.place}: {level}[{each.code}]: {each.message}" for level, each in found if level in _WRONG]
+    questions = tuple(f"{each.place}: {each.message}" for level, each in found if level in _ASKED)
+    wrong = [f"{each.place}: error[{each.code}]: {each.message}" for level, each in found if level == "error"]
     fixed = replace(loop, has_rows=False)
     agreement, problem, todo = _try(loop, name, iteration)
     if todo and not (tried := _try(fixed, name, iteration))[2]:

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from runtime.audit.gradients import Applied, keep_ledger
 from runtime.audit.trace import Place, Site, Update
-from runtime.port.tape import Stepped, Tape
+from runtime.port.tape import Called, Derived, Ran, Stepped, Tape, find_refs
 
 
 def split_turns(tape: Tape) -> tuple[Tape, Mapping[str, str]]:
     """Give the steps of an optimizer that never share a backward names of their own; return its name by these."""
     turns: dict[str, list[set[Site | Place]]] = {}
-    updates = keep_ledger(tape.trace).updates
+    updates, calls = keep_ledger(tape.trace).updates, _find_calls(tape)
     for applied in updates:
-        sites = _find_sites(applied)
+        sites = _find_sites(applied, calls)
         among = turns.setdefault(applied.event.optimizer, [])
         joined = [each for each in among if each & sites]
         if joined:
@@ -27,7 +27,7 @@ def split_turns(tape: Tape) -> tuple[Tape, Mapping[str, str]]:
     owners: dict[str, str] = {}
     for applied in updates:
         name = applied.event.optimizer
-        turn = next((index for index, each in enumerate(turns[name]) if each & _find_sites(applied)), 0)
+        turn = next((index for index, each in enumerate(turns[name]) if each & _find_sites(applied, calls)), 0)
         if len(turns[name]) > 1:
             renamed[applied.position] = own = name if turn == 0 else f"{name}_{turn + 1}"
             owners[own] = name
@@ -44,11 +44,38 @@ def split_turns(tape: Tape) -> tuple[Tape, Mapping[str, str]]:
     return replace(tape, trace=replace(tape.trace, events=events), entries=entries), owners
 
 
-def _find_sites(applied: Applied) -> set[Site | Place]:
-    """Return where the backwards ran whose gradients an update applies, and the forwards that they read.
+def _find_sites(applied: Applied, calls: Mapping[int, frozenset[Place]]) -> set[Site | Place]:
+    """Return where the backwards ran whose gradients an update applies, and the forwards of their losses.
 
-    Losses of one forward are one loss, whether a step takes them in one backward or in several.
+    Losses of one forward are one loss, whether a step takes them in one backward or in several. A forward is a call of
+    a model, the lines of which are the same for every call; where a loss has none, it is what the backward reads.
     """
     shares = (share for shares in applied.held.values() for share in shares)
-    backwards = [share.backward for share in shares if share.backward is not None]
-    return {each.site for each in backwards} | {read.place for each in backwards for read in each.reads}
+    found = set[Site | Place]()
+    for each in (share.backward for share in shares if share.backward is not None):
+        found |= {each.site, *(calls.get(each.number) or (read.place for read in each.reads))}
+    return found
+
+
+def _find_calls(tape: Tape) -> Mapping[int, frozenset[Place]]:
+    """Return, by backward, the lines that call the models its loss is made with, where they record a graph."""
+    makers = {out: each for each in tape.entries if isinstance(each, Called | Ran | Derived) for out in each.outputs}
+    found: dict[int, frozenset[Place]] = {}
+    for root in (each for each in tape.entries if isinstance(each, Derived)):
+        pending, seen, places = list(root.roots), set[int](), set[Place]()
+        while pending:
+            number = pending.pop()
+            made = makers.get(number)
+            if number in seen or made is None:
+                continue
+            seen.add(number)
+            match made:
+                case Called():
+                    pending.extend(find_refs((*made.args, *made.options.values())))
+                case Derived():
+                    pending.extend((*made.roots, *made.inputs))
+                case Ran():
+                    places |= {made.place} if made.recorded else set()
+                    pending.extend(find_refs(made.inputs))
+        found[root.backward] = frozenset(places)
+    return found

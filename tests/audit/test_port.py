@@ -368,6 +368,26 @@ def test_an_optimizer_that_steps_by_two_losses_in_turn_has_two_updates(tmp_path)
         assert each in made.text
 
 
+def test_it_has_two_updates_also_where_the_model_computes_on_lines_of_its_own(tmp_path):
+    model = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8, bias=False), nn.Linear(8, 3, bias=False)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+"""
+    made = port_text(model + LAZY, tmp_path, steps=6)
+    assert made.todos == ()
+    assert made.agreement is not None, made.problem
+    assert max(made.agreement.losses, made.agreement.weights) <= 1e-12, made.text
+    assert made.text.count("update: net, ") == 2
+
+
 def test_a_backward_that_only_some_steps_apply_is_named_with_its_line(tmp_path):
     made = port_text(
         LAZY.replace("    optimizer.step()\n    if", "    if").replace(
