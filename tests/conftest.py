@@ -22,6 +22,7 @@ os.environ.update(
     OMP_NUM_THREADS="1",
     STEPGRAPH_STATE=_STATE.name,
     TF_CPP_MIN_LOG_LEVEL="3",
+    TF_ENABLE_ONEDNN_OPTS="0",  # as the backend sets it for users: here a test may import TensorFlow before it
     TF_NUM_INTEROP_THREADS="1",
     TF_NUM_INTRAOP_THREADS="1",
 )
