@@ -412,7 +412,7 @@ Kind = TypeVar("Kind", bound=Event)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """An optimizer that exists when the audit ends, or that had no step when its last step began."""
+    """An optimizer that exists when the audit ends, or that had taken no step when the last recorded one began."""
 
     name: str
     tensors: frozenset[int]
