@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from runtime.audit.gradients import Applied, keep_ledger
 from runtime.audit.trace import Backward, Update, Write
-from runtime.port.tape import Called, Derived, Ran, Tape, find_refs
+from runtime.port.tape import Called, Derived, Ran, Tape, walk_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,21 +73,12 @@ def find_iterations(tape: Tape) -> tuple[Iteration, ...]:
 
 def _find_start(tape: Tape, backward: Backward, last: int) -> int:
     """Return the position of the first call of a model, after another position, that a backward goes through."""
-    makers = {number: each for each in tape.entries if isinstance(each, Called | Ran) for number in each.outputs}
+    made = (each for each in tape.entries if isinstance(each, Called | Ran) and each.position > last)
+    makers = {number: each for each in made for number in each.outputs}
     root = next((each for each in tape.entries if isinstance(each, Derived) and each.backward == backward.number), None)
-    stack, seen, start = list(root.roots if root is not None else ()), set[int](), backward.start
-    while stack:
-        number = stack.pop()
-        made = makers.get(number)
-        if number in seen or made is None or made.position <= last:
-            continue
-        seen.add(number)
-        if isinstance(made, Ran):
-            start = min(start, made.position)
-            stack.extend(find_refs(made.inputs))
-        else:
-            stack.extend(find_refs((*made.args, *made.options.values())))
-    return start
+    values = walk_back(root.roots if root else (), lambda number: makers[number].given if number in makers else ())
+    entries = (makers[number] for number in values if number in makers)
+    return min((each.position for each in entries if isinstance(each, Ran)), default=backward.start)
 
 
 def _find_end(tape: Tape, last: int, following: int) -> int:

@@ -14,7 +14,7 @@ from runtime.audit.trace import Place, Site, Update
 from runtime.port.averages import Average, find_averages
 from runtime.port.expressions import DRAWS
 from runtime.port.iterations import Fired, Iteration
-from runtime.port.tape import Called, Derived, Entry, Ran, Ref, Stepped, Tape, find_refs
+from runtime.port.tape import Called, Derived, Entry, Ran, Ref, Stepped, Tape, walk_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +69,7 @@ class Loop:
         homes: dict[int, set[int]] = {}
         for each in entries:
             home = next((one.number for one in self.iterations if one.first <= each.position < one.last), -1)
-            given = (*each.args, *each.options.values()) if isinstance(each, Called) else ()
-            for number in find_refs(
-                given if isinstance(each, Called) else each.inputs if isinstance(each, Ran) else ()
-            ):
+            for number in each.given if isinstance(each, Called | Ran) else ():
                 homes.setdefault(number, set()).add(home)
         made = (number for number in homes if self.producers.get(number, (begun, None))[0] < begun)
         return frozenset(number for number in made if len(homes[number] - {-1}) > 1)
@@ -147,18 +144,19 @@ class Loop:
         """Return, by backward, the calls with a graph that make the loss of an update in its iteration."""
         flow, found = Flow(loop=self, iteration=self.iterations[fired.iteration]), dict[Site, frozenset[Part]]()
         applied = {event.site for event in fired.backwards}
+
+        def has_graph(number: int) -> bool:
+            return self.tape.values[number].has_graph
+
         for site in flow.roots.keys() & applied:
-            stack, seen, parts = list(flow.roots[site].roots), set[int](), set[Part]()
-            while stack:
-                number = stack.pop()
-                if number in seen or not self.tape.values[number].has_graph:
-                    continue
-                seen.add(number)
-                entry = flow.made(number)
-                if entry is not None:
-                    called = entry.function if isinstance(entry, Called) else type(entry).__name__
-                    parts.add(Part(entry.place, called))
-                stack.extend(flow.inner(number))
+            values = walk_back(
+                (each for each in flow.roots[site].roots if has_graph(each)),
+                lambda number: filter(has_graph, flow.inner(number)),
+            )
+            entries = filter(None, map(flow.made, values))
+            parts = (
+                Part(each.place, each.function if isinstance(each, Called) else type(each).__name__) for each in entries
+            )
             found[site] = frozenset(parts)
         return found
 
@@ -231,16 +229,8 @@ class Flow:
 
     def inner(self, number: int) -> tuple[int, ...]:
         """Return the values that a value is made of, within the iteration."""
-        entry = self.producer(number)
-        match entry:
-            case Called():
-                return tuple(find_refs((*entry.args, *entry.options.values())))
-            case Ran():
-                return tuple(find_refs(entry.inputs))
-            case Derived():
-                return (*entry.roots, *entry.inputs)
-            case _:
-                return ()
+        made = self.made(number)
+        return made.given if made is not None else ()
 
     def producer(self, number: int) -> Entry | None:
         """Return what makes a value in the iteration, or before the first one and without a model, as constants are."""
@@ -252,14 +242,8 @@ class Flow:
     def needed(self) -> Counter[int]:
         """Return the values that the losses need, and how often each is used."""
         uses = Counter[int](root for each in self.roots.values() for root in each.roots)
-        seen, stack = set[int](), list(uses)
-        while stack:
-            number = stack.pop()
-            if number not in seen:
-                seen.add(number)
-                inner = self.inner(number)
-                uses.update(inner)
-                stack.extend(inner)
+        for number in walk_back(tuple(uses), self.inner):
+            uses.update(self.inner(number))
         return uses
 
     @cached_property
@@ -267,31 +251,27 @@ class Flow:
         """Return, by value, the models whose updates differentiate a loss that is made of it."""
         found: dict[int, set[str]] = {}
         for name, places in self.loop.causes.items():
-            stack = [root for place in places if place in self.roots for root in self.roots[place].roots]
-            models = set(self.loop.trained[name])
-            while stack:
-                number = stack.pop()
-                if not models <= found.setdefault(number, set()):
-                    found[number] |= models
-                    stack.extend(self.inner(number))
+            roots = [root for place in places if place in self.roots for root in self.roots[place].roots]
+            for number in walk_back(roots, self.inner):
+                found.setdefault(number, set()).update(self.loop.trained[name])
         return found
 
     def reaches(self, number: int) -> set[str]:
         """Return the models that a gradient of a value would reach, were it not cut there."""
-        found, seen, stack = set[str](), set[int](), [number]
-        while stack:
-            each = stack.pop()
-            if each in seen:
-                continue
-            seen.add(each)
+
+        def given(each: int) -> tuple[int, ...]:
+            entry = self.producer(each)
+            is_cut = isinstance(entry, Called) and entry.function in ("detach", "data.__get__")
+            return () if is_cut else self.inner(each)
+
+        found = set[str]()
+        for each in walk_back((number,), given):
             entry = self.producer(each)
             tensor = self.loop.tape.values[each].tensor
             if tensor is not None and tensor in self.loop.owners:
                 found.add(self.loop.owners[tensor])
             if isinstance(entry, Ran):
                 found.add(entry.model)
-            if not (isinstance(entry, Called) and entry.function in ("detach", "data.__get__")):
-                stack.extend(self.inner(each))
         return found
 
     def is_data(self, number: int) -> bool:
@@ -307,7 +287,7 @@ class Flow:
     def batch(self) -> int:
         """Return the size of the batch: that of the first input of a model that has one."""
         for each in self.loop.tape.entries:
-            for number in find_refs(each.inputs) if isinstance(each, Ran) else ():
+            for number in each.given if isinstance(each, Ran) else ():
                 if self.loop.tape.values[number].shape:
                     return self.loop.tape.values[number].shape[0]
         return 0
@@ -333,15 +313,10 @@ def find_beat(iterations: Sequence[int], number: int) -> Beat:
 
 def has_model(loop: Loop, number: int) -> bool:
     """Return whether a value was made with a model, in any iteration."""
-    seen, stack = set[int](), [number]
-    while stack:
-        each = stack.pop()
-        if each in seen:
-            continue
-        seen.add(each)
-        entry = loop.producers.get(each, (0, None))[1]
-        if isinstance(entry, Ran | Derived):
-            return True
-        if isinstance(entry, Called):
-            stack.extend(find_refs((*entry.args, *entry.options.values())))
-    return False
+
+    def find_call(each: int) -> tuple[int, ...]:
+        made = loop.producers.get(each, (0, None))[1]
+        return made.given if isinstance(made, Called) else ()
+
+    values = walk_back((number,), find_call)
+    return any(isinstance(loop.producers.get(each, (0, None))[1], Ran | Derived) for each in values)

@@ -6,7 +6,7 @@ positions are those of the trace's events.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 
@@ -43,6 +43,17 @@ def find_refs(given: object) -> Iterator[int]:
             pass
 
 
+def walk_back(values: Iterable[int], given: Callable[[int], Iterable[int]]) -> Iterator[int]:
+    """Yield values, those that they are made of, and so on, each once; `given` returns what a value is made of."""
+    pending, seen = list(values), set[int]()
+    while pending:
+        number = pending.pop()
+        if number not in seen:
+            seen.add(number)
+            yield number
+            pending.extend(given(number))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
     """A tensor as it was when the tape first saw it."""
@@ -70,6 +81,11 @@ class Called:
     options: Mapping[str, object]
     outputs: tuple[int, ...]
 
+    @property
+    def given(self) -> tuple[int, ...]:
+        """Return the values among its arguments."""
+        return tuple(find_refs((*self.args, *self.options.values())))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
@@ -90,6 +106,11 @@ class Ran:
     inside: str = ""
     """The model whose `forward` the program runs itself, past the hooks of modules: this one is a part of it."""
 
+    @property
+    def given(self) -> tuple[int, ...]:
+        """Return the values among its inputs."""
+        return tuple(find_refs(self.inputs))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
@@ -104,6 +125,11 @@ class Derived:
     """The numbers of its roots; NaN for one that is no scalar."""
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """Return its roots, and what it differentiates them by."""
+        return (*self.roots, *self.inputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from runtime.audit.gradients import Applied, keep_ledger
 from runtime.audit.trace import Place, Site, Update
-from runtime.port.tape import Called, Derived, Ran, Stepped, Tape, find_refs
+from runtime.port.tape import Called, Derived, Ran, Stepped, Tape, walk_back
 
 
 def split_turns(tape: Tape) -> tuple[Tape, Mapping[str, str]]:
@@ -62,20 +62,7 @@ def _find_calls(tape: Tape) -> Mapping[int, frozenset[Place]]:
     makers = {out: each for each in tape.entries if isinstance(each, Called | Ran | Derived) for out in each.outputs}
     found: dict[int, frozenset[Place]] = {}
     for root in (each for each in tape.entries if isinstance(each, Derived)):
-        pending, seen, places = list(root.roots), set[int](), set[Place]()
-        while pending:
-            number = pending.pop()
-            made = makers.get(number)
-            if number in seen or made is None:
-                continue
-            seen.add(number)
-            match made:
-                case Called():
-                    pending.extend(find_refs((*made.args, *made.options.values())))
-                case Derived():
-                    pending.extend((*made.roots, *made.inputs))
-                case Ran():
-                    places |= {made.place} if made.recorded else set()
-                    pending.extend(find_refs(made.inputs))
-        found[root.backward] = frozenset(places)
+        values = walk_back(root.roots, lambda number: makers[number].given if number in makers else ())
+        calls = (makers[number] for number in values if number in makers)
+        found[root.backward] = frozenset(each.place for each in calls if isinstance(each, Ran) and each.recorded)
     return found

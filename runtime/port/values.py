@@ -263,7 +263,7 @@ class Values:
         names = [self._reference(each, entry) for each in entry.inputs]
         fields: dict[str, object] = {"forward": self.model_names[entry.model]}
         fields["inputs"] = names[0] if len(names) == 1 else names
-        reached = {entry.model, *(model for each in find_refs(entry.inputs) for model in self.flow.reaches(each))}
+        reached = {entry.model, *(model for each in entry.given for model in self.flow.reaches(each))}
         targets = set[str]().union(*(self.flow.targets.get(each, set()) for each in entry.outputs))
         if not entry.recorded and reached & targets:
             fields["stop"] = True

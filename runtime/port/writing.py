@@ -307,8 +307,7 @@ class Writer:
             following = next(iter(trace.events[entry.position : entry.position + 1]), None)
             if isinstance(following, Write) and following.place in averaged:
                 continue
-            given = find_refs((*entry.args, *entry.options.values()))
-            tensors = (self._source(each) for each in given)
+            tensors = (self._source(each) for each in entry.given)
             models = {self.loop.owners[each] for each in tensors if each is not None and each in self.loop.owners}
             if models:
                 name = self._model_names[min(models)]
