@@ -146,6 +146,7 @@ class Loop:
         applied = {event.site for event in fired.backwards}
 
         def has_graph(number: int) -> bool:
+            """Return whether a gradient may flow into a value."""
             return self.tape.values[number].has_graph
 
         for site in flow.roots.keys() & applied:
@@ -260,6 +261,7 @@ class Flow:
         """Return the models that a gradient of a value would reach, were it not cut there."""
 
         def given(each: int) -> tuple[int, ...]:
+            """Return the values that a gradient of a value flows on to."""
             entry = self.producer(each)
             is_cut = isinstance(entry, Called) and entry.function in ("detach", "data.__get__")
             return () if is_cut else self.inner(each)
@@ -314,9 +316,10 @@ def find_beat(iterations: Sequence[int], number: int) -> Beat:
 def has_model(loop: Loop, number: int) -> bool:
     """Return whether a value was made with a model, in any iteration."""
 
-    def find_call(each: int) -> tuple[int, ...]:
+    def given(each: int) -> tuple[int, ...]:
+        """Return the values that a function has made a value of."""
         made = loop.producers.get(each, (0, None))[1]
         return made.given if isinstance(made, Called) else ()
 
-    values = walk_back((number,), find_call)
+    values = walk_back((number,), given)
     return any(isinstance(loop.producers.get(each, (0, None))[1], Ran | Derived) for each in values)
