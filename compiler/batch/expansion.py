@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from compiler.batch.losses import find_added
 from compiler.batch.making import Waiting, add_sets, check_everywhere, evaluate, reduce_set, rename, wait
-from compiler.batch.placement import PlacementAnalysis, is_gathering
+from compiler.batch.placement import PlacementAnalysis
 from compiler.batch.roles import Roles
 from compiler.batch.shards import shard_sets
 from compiler.ir.instructions import (
@@ -30,8 +30,6 @@ from compiler.ir.instructions.start import ROWS
 from compiler.ir.value import FunctionRef, Ref, Setting, Use
 from compiler.types.calls import Placement
 
-PLAIN = frozenset({"call", "expr", "inputs", "args"})
-"""The fields of a call that runs whenever there is what it reads."""
 SHARE, OWN_SHARE = "batch#share", "own#share"
 """The values that say which part of the rows of the batch, or of this process, a micro-batch has, by its number."""
 
@@ -142,7 +140,8 @@ class Expansion(Struct, kw_only=True, dict=True):
         (read,), (output,) = node.refs, node.outputs
         local, axis = self._use(read.name, 1), self.analysis.axis(read.name)
         if node.function.name == "all_gather":
-            self._combine(_use_instead(node, local, axis=axis), local, node.id)
+            sent = self._keep(read.name, 1) if read.name in self.joined else local  # the same is returned
+            self._combine(_use_instead(node, local, axis=axis), sent, node.id)
             return
         mean, share = self._record(f"{output}#own", output), self._record(f"{output}#own.share", output)
         function = FunctionRef(name="mean", builtin=True)
@@ -217,25 +216,12 @@ class Expansion(Struct, kw_only=True, dict=True):
     def _gather(self, value: str, local: str, output: str, like: Instruction | None) -> None:
         """Add the node that joins what the replicas have of a value."""
         is_rows = self.analysis.of(value) is Placement.SHARDED
-        gathered = self._find_gathered(value) if is_rows else ""
-        if gathered:
-            name = f"{output}#gather"
-            self._add(evaluate(name, "stop", (gathered,), (output,), like=like, op=value, constant=True), value)
-            return
         options = {"axis": self.analysis.axis(value)} if is_rows else {}
         function = "all_rows" if is_rows else "all_sum"
         made = evaluate(
             f"{output}#gather", function, (local,), (output,), like=like, op=value, options=options, constant=True
         )
         self._combine(made, local, value)
-
-    def _find_gathered(self, value: str) -> str:
-        """Return what an op has made of a value that is the rows of all, in each step that has it; empty if none."""
-        for node in self.nodes.values():
-            is_same = is_gathering(node) and node.function.name == "all_gather" and node.refs[0].name == value
-            if is_same and self.analysis.spec.ops[node.op].model_fields_set <= PLAIN:
-                return node.provides[0]
-        return ""
 
     def _combine(self, node: Waiting, local: str, source: str) -> None:
         """Add a node that gives what all replicas have of a value, and the start of the message that it waits for."""
@@ -283,25 +269,7 @@ class Expansion(Struct, kw_only=True, dict=True):
             uses = tuple(replace(use, differentiable=False) for use in node.uses)
             self._add(replace(node, id=f"{node.id}#all", uses=uses, differentiable=False), node.id)
             return value
-        kept: list[str] = []
-        for micro_batch in self._micro_batches():
-            share, name = self._share(value, micro_batch), self._name(value, micro_batch)
-            is_apart = share != name and share not in self.shared
-            if node.id in self.recorded and not is_apart:  # detached, so that the graph of the part can be freed
-                detached = self._record(f"{name}.kept", value)
-                made = evaluate(
-                    detached,
-                    "stop",
-                    (share,),
-                    (detached,),
-                    like=node,
-                    micro_batch=self._number(micro_batch),
-                    constant=True,
-                    free_early=True,
-                )
-                self._add(made, value)
-                share = detached
-            kept.append(share)
+        kept = [self._keep(value, micro_batch) for micro_batch in self._micro_batches()]
         is_rows = self.analysis.of(value) is Placement.SHARDED
         function, options = ("concat", {"axis": self.analysis.axis(value)}) if is_rows else ("add", {})
         local = self._own(value)
@@ -311,6 +279,18 @@ class Expansion(Struct, kw_only=True, dict=True):
         if self.is_replicated:
             self._gather(value, local if self.count > 1 else kept[0], value, node)
         return value
+
+    def _keep(self, value: str, micro_batch: int) -> str:
+        """Return a micro-batch's share of a value, detached so that the graph of the part can be freed."""
+        node, number = self.nodes[self.owners[value]], self._number(micro_batch)
+        share, name = self._share(value, micro_batch), self._name(value, micro_batch)
+        is_apart = share != name and share not in self.shared
+        if node.id not in self.recorded or is_apart:
+            return share
+        kept = self._record(f"{name}.kept", value)
+        made = evaluate(kept, "stop", (share,), (kept,), like=node, micro_batch=number, constant=True, free_early=True)
+        self._add(made, value)
+        return kept
 
     # ------------------------------------------------------------ nodes that run for every micro-batch
 

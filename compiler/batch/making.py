@@ -114,7 +114,7 @@ def wait(node: Waiting, local: str, of: str, *, compresses: bool = False) -> tup
         free_early=True,
         output=message,
         collective="gather" if is_rows else "compress" if models and compresses else "sum",
-        parts=(Sent(value=local, whole=whole, of=of, axis=axis, models=models),),
+        parts=(Sent(value=local, wholes=(whole,), of=of, axis=axis, models=models),),
     )
     uses = (*node.uses, Use(value=message, differentiable=False))
     return start, replace(node, uses=uses, message=message)

@@ -1,7 +1,8 @@
 """Put values that replicas combine into as few messages as can be, without holding any gradient back.
 
 A message leaves as soon as its gradient sets are there. A number, a verdict or rows, which take next to no time, leave
-with the next message before something waits for them; sets leave together between which no model runs.
+with the next message before something waits for them; sets leave together between which no model runs. A value is sent
+once, whatever is made of it.
 """
 
 from __future__ import annotations
@@ -18,24 +19,42 @@ from compiler.ir.step_graph import StepGraph
 class Window(Struct, frozen=True, kw_only=True):
     """Where in a sequence a message may start: from where its values are there up to where something waits for it."""
 
-    start: Start
+    starts: tuple[Start, ...]
+    """All that send the same, in the order of the sequence."""
     ready: int
     needed: int
+
+    @property
+    def start(self) -> Start:
+        """Return the first start, with all that becomes of the values."""
+        first, *others = self.starts
+        wholes = zip(*(each.parts for each in self.starts), strict=True)
+        parts = (replace(same[0], wholes=tuple(whole for part in same for whole in part.wholes)) for same in wholes)
+        return replace(first, parts=tuple(parts)) if others else first
 
 
 def bundle_messages(graph: StepGraph) -> StepGraph:
     """Return a scheduled graph in which the messages that can leave together are one."""
     place = {name: index for index, name in enumerate(graph.sequence)}
-    needed = {node.message: name for name, node in graph.nodes.items() if node.message}
-    starts = [each for name in graph.sequence if isinstance(each := graph.nodes[name], Start)]
-    windows = [Window(start=each, ready=place[each.id], needed=place[needed[each.output]]) for each in starts]
+    needed: dict[str, int] = {}
+    same: dict[object, list[Start]] = {}
+    for name in graph.sequence:
+        node = graph.nodes[name]
+        if node.message:
+            needed.setdefault(node.message, place[name])
+        if isinstance(node, Start):
+            same.setdefault((node.collective, *((part.value, part.axis) for part in node.parts)), []).append(node)
+    windows = [
+        Window(starts=tuple(starts), ready=place[starts[0].id], needed=min(needed[each.output] for each in starts))
+        for starts in same.values()
+    ]
     works = [place[name] for name, node in graph.nodes.items() if node.called is not None or node.derivative]
     bundles = [
         bundle
         for collective in ("sum", "gather")
         for bundle in _bundle([each for each in windows if each.start.collective == collective], works)
     ]
-    return _merge(graph, [bundle for bundle in bundles if len(bundle) > 1])
+    return _merge(graph, [bundle for bundle in bundles if len(bundle) > 1 or len(bundle[0].starts) > 1])
 
 
 def _bundle(windows: Sequence[Window], works: Sequence[int]) -> Iterator[Sequence[Window]]:
@@ -69,7 +88,8 @@ def _merge(graph: StepGraph, bundles: Iterable[Sequence[Window]]) -> StepGraph:
         ordered = sorted(bundle, key=lambda each: each.ready)
         named = next((each.start for each in ordered if each.start.has_sets), ordered[-1].start)
         starts = [each.start for each in ordered]
-        renamed |= {each.id: named.id for each in starts} | {each.output: named.output for each in starts}
+        for each in (each for window in ordered for each in window.starts):
+            renamed |= {each.id: named.id, each.output: named.output}
         merged[starts[-1].id] = replace(
             named,
             uses=tuple(use for each in starts for use in each.uses),

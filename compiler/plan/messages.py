@@ -88,7 +88,7 @@ def find_messages(
                 name=start.output,
                 collective="sum" if is_added else "gather",
                 how="" if how is None else how.kind,
-                values=tuple(part.whole for part in start.parts),
+                values=tuple(whole for part in start.parts for whole in part.wholes),
                 size=_add(parts),
                 start=start,
                 end=rest[end],

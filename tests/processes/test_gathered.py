@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from compiler import compile_step
+from compiler.ir.instructions import Start
 from graphspec import SpecError, load
 from runtime import build
 from tests.processes.cases import CASES, REPLICATED, SHARDED, STEPS, Run, draw, found, make_step, train, write_text
@@ -234,3 +235,15 @@ def test_rows_that_are_gathered_and_returned_are_sent_once(folder: Path, run: Ru
     with np.load(run.path(folder, "contrastive.sent", 0)) as sent:  # the numbers of rows, and then the rows
         # three of five rows, of two views, each of three numbers of four bytes; the last batch has six rows
         assert sent["sent by all_gather"][: 2 * STEPS].tolist() == [8, 2 * 3 * 3 * 4] * STEPS
+
+
+def test_a_value_is_sent_once_whatever_is_made_of_it() -> None:
+    text = write_text(CASES["contrastive"], REPLICATED.kind)
+    text = text.replace("ops:\n", "ops:\n  again: {call: all_gather, inputs: z_a, every: 2}\n", 1)
+    text = text.replace("outputs: [", "outputs: [again, ")
+    made: list[set[str]] = []
+    for function in compile_step(load(text)).program.mode("train").functions:
+        starts = [each for each in function.instructions if isinstance(each, Start) and each.collective == "gather"]
+        assert [part.value for start in starts for part in start.parts] == ["z_a#own.kept", "z_b"]
+        made.append({whole for start in starts for part in start.parts for whole in part.wholes})
+    assert sorted(made, key=len) == [{"z_a", "all_a", "all_b"}, {"z_a", "all_a", "all_b", "again"}]

@@ -17,12 +17,12 @@ compressed is added up as far as it is sent, and the rest of it is kept."""
 
 
 class Sent(Struct, frozen=True, kw_only=True):
-    """A value of this replica in a message, and that of all which it becomes."""
+    """A value of this replica in a message, and what it becomes: usually one value of all replicas."""
 
     value: str
-    whole: str
+    wholes: tuple[str, ...]
     of: str
-    """The value of the spec that both are of."""
+    """The value of the spec that it is of."""
     axis: int = 0
     """The axis of its rows, where these are gathered."""
     models: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ def await_message(instruction: Evaluate | Transform | CheckFinite, scope: EmitSc
     """Return ``step_sent.wait(0)``: what all replicas have of a value, by its place in the message."""
     starts = (each for each in scope.function.instructions if isinstance(each, Start))
     start = next(each for each in starts if each.output == instruction.message)
-    place = [part.whole for part in start.parts].index(instruction.defines[0])
+    place = next(at for at, part in enumerate(start.parts) if instruction.defines[0] in part.wholes)
     return syntax.call(f"{scope.names.value(instruction.message)}.wait", syntax.constant(place))
 
 
@@ -82,7 +82,7 @@ def compressor_globals(context: EmitContext) -> Iterator[Global]:
 def compressor_registration(context: EmitContext) -> Iterator[Line]:
     """Yield the line that lists these by the name of the set."""
     listed: dict[str, ast.expr] = {
-        each.parts[0].whole: syntax.name(context.names.compressor(each.output))
+        each.parts[0].wholes[0]: syntax.name(context.names.compressor(each.output))
         for each in find_compressed(context.program)
     }
     if listed:
