@@ -18,6 +18,7 @@ from graphspec.analysis.datasets import find_declared, join_batches
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.words import closest
+from runtime.data.arrays import MarkedBatch
 from runtime.engine import average_statistics as statistics
 from runtime.engine.admission import Intake, check_batch, find_needed, is_batch, refuse_batch, refuse_dataset
 from runtime.engine.backend import Built
@@ -166,12 +167,17 @@ class Step:
         batch: Mapping[str, object] | list[Mapping[str, object]],
         mode: str = "train",
         dataset: str | None = None,
+        *,
+        rows: int | None = None,
     ) -> dict[str, object]:
         """Take one step of a mode; return the outputs of the step as tensors on its device, by name.
 
         ``batch`` holds an array or tensor for every input of the mode, of the declared shape; it is a list of batches,
         in their order, where a step takes several (`repeat` with `batch: next`). ``dataset`` is the data
         set of the batch, where the spec has several. An output of an op that did not fire in this step is left out.
+
+        ``rows`` says, of a batch that several processes share, how many rows all of them have. Then they need not tell
+        each other; each must have its share, and the first ones have one more where the rows do not divide.
 
         Raises StepError: GS209 a batch that does not fit, GS210 a user's code raised, GS211 an operation failed, GS219
         an unknown mode, GS281 an unknown data set, GS290 an earlier step is incomplete. A step that raises before
@@ -185,6 +191,7 @@ class Step:
         intake = self._intakes.get((mode, dataset)) or self._find_intake(mode, dataset)
         given = join_batches(batch, self.spec) if isinstance(batch, list) and all(map(is_batch, batch)) else batch
         ready = self._admit(given, intake)
+        self._built.engine.expect(batch.rows if rows is None and isinstance(batch, MarkedBatch) else rows)
         try:
             outputs = self._run(ready, mode, intake.dataset)
         except StepError as error:

@@ -374,6 +374,8 @@ class Run:
 
 
 ALL = (*CASES, *EXAMPLES)
+TOLD = ("cyclegan in parts", "contrastive")
+"""Trained once more by processes that know how many rows all of them have."""
 ADDED_BY_UPDATES = ("added by updates", "added by updates in parts")
 FEW = ("example pcgrad", "example wgan-gp")
 """The examples of every test run."""
@@ -464,11 +466,19 @@ def draw(case: Case, step: Step, rows: int, number: int) -> dict[str, np.ndarray
 
 
 def train(
-    case: Case, step: Step, rows: int, rank: int = 0, world: int = 1, *, steps: int = STEPS, last: int = 0
+    case: Case,
+    step: Step,
+    rows: int,
+    rank: int = 0,
+    world: int = 1,
+    *,
+    steps: int = STEPS,
+    last: int = 0,
+    is_told: bool = False,
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield what some steps return, and leave behind, on the rows of one process; of an open window its sum.
 
-    ``last``: the rows of the last batch, where the case does not say it.
+    ``last``: the rows of the last batch, where the case does not say it. ``is_told``: the step is told of all rows.
     """
 
     def own(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -478,9 +488,9 @@ def train(
     last = case.last or last
     for number in range(steps):
         count = last if last and number == steps - 1 else rows
-        outputs = step(own(draw(case, step, count, number)))
+        outputs = step(own(draw(case, step, count, number)), rows=count if is_told else None)
         yield from ((f"{name} {number}", np.asarray(value)) for name, value in outputs.items())
     if case.eval:
-        outputs = step(own(draw(case, step, rows, steps)), mode="eval")
+        outputs = step(own(draw(case, step, rows, steps)), mode="eval", rows=rows if is_told else None)
         yield from ((f"{name} evaluated", np.asarray(value)) for name, value in outputs.items())
     yield from ((name, value) for name, value in step.state().arrays.items() if ".parts." not in name)

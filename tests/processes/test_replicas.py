@@ -15,6 +15,7 @@ from compiler import compile_step
 from compiler.ir.instructions import Forward, Gradient, Start
 from compiler.ir.verify import InvariantError, verify
 from graphspec import SpecError, load
+from runtime import StepError
 from tests.processes.cases import (
     ALL,
     ALONE,
@@ -26,9 +27,11 @@ from tests.processes.cases import (
     PLAIN,
     REPLICATED,
     RUNS,
+    SHARDED,
     STEPS,
     SURGERY,
     SYNCED,
+    TOLD,
     TRAINED,
     Run,
     draw,
@@ -39,6 +42,9 @@ from tests.processes.cases import (
 )
 from tests.processes.mutants import MUTANTS, Misplaced
 from tests.processes.worker import JUDGED
+
+COUNT = 8
+"""The bytes with which a process tells the others how many rows it has."""
 
 pytestmark = pytest.mark.xdist_group("replicas")  # one worker starts the processes
 
@@ -59,6 +65,30 @@ def test_processes_have_the_numbers_of_one(folder: Path, run: Run, name: str) ->
     for key, value in whole.items():
         for part in parts:
             np.testing.assert_allclose(part[key], value, rtol=0, atol=1e-10, err_msg=key)
+
+
+@pytest.mark.parametrize("run", [REPLICATED, SHARDED], ids=["replicated", "sharded"])
+@pytest.mark.parametrize("name", TOLD)
+def test_processes_that_know_the_rows_of_all_do_not_tell_each_other(folder: Path, run: Run, name: str) -> None:
+    whole = dict(train(TRAINED[name], make_step(TRAINED[name]), run.rows, last=7))
+    for part in found(folder, f"{name}, told", run):
+        for key, value in whole.items():
+            np.testing.assert_allclose(part[key], value, rtol=0, atol=1e-10, err_msg=key)
+    counts: list[int] = []
+    for each in (f"{name}.sent", f"{name}, told"):
+        with np.load(run.path(folder, each, 0)) as sent:
+            counts.append(list(sent.get("sent by all_gather", ())).count(COUNT))
+    assert counts[0] - counts[1] == STEPS + TRAINED[name].eval
+
+
+def test_a_process_that_does_not_have_its_share_of_the_rows_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CASES["simultaneous"]
+    step = make_step(case, "replicated")
+    step(draw(case, step, 3, 0), rows=4)  # one process has all rows, and needs to be told nothing
+    replicas = step._built.engine.loaded.names["replicas"]
+    monkeypatch.setattr(replicas, "count", 2)
+    with pytest.raises(StepError, match="rank 0 has 3 rows of the batch, and not its share, which are 2 of 4"):
+        step(draw(case, step, 3, 0), rows=4)
 
 
 def test_weights_are_equal_bit_for_bit(folder: Path) -> None:

@@ -25,6 +25,7 @@ from tests.processes.cases import (
     SENT,
     SHARDED,
     STEPS,
+    TOLD,
     TRAINED,
     Run,
     build_step,
@@ -92,6 +93,17 @@ def train_cases(run: Run, rank: int, folder: Path, plans: Mapping[str, Plan]) ->
         counted = {f"sent by {call}": np.array(sizes) for call, sizes in sent.items()}
         np.savez(run.path(folder, f"{name}.sent", rank), allow_pickle=False, **counted)
         np.savez(run.path(folder, name, rank), allow_pickle=False, **found)
+
+
+def train_told(run: Run, rank: int, folder: Path) -> None:
+    """Train cases as one of the processes of a run, and say in each step how many rows all of them have."""
+    for name in TOLD:
+        case = TRAINED[name]
+        step = run.make_step(case)
+        with counting() as sent:
+            found = dict(train(case, step, run.rows, rank, run.world, last=7, is_told=True))
+        counted = {f"sent by {call}": np.array(sizes) for call, sizes in sent.items()}
+        np.savez(run.path(folder, f"{name}, told", rank), allow_pickle=False, **found, **counted)
 
 
 def resume(run: Run, rank: int, folder: Path, name: str) -> None:
@@ -164,6 +176,7 @@ def main(folder: Path, runs: Sequence[Run] = RUNS) -> int:
                     resume(run, rank, folder, name)
             if run in (REPLICATED, SHARDED):
                 train_patterns(run, rank, folder)
+                train_told(run, rank, folder)
             try_mutants(run, rank, folder)
             if run is REPLICATED:
                 judge_random_specs(rank, folder)

@@ -286,6 +286,11 @@ class TorchEngine(ModuleEngine):
 
         return give_back
 
+    def expect(self, rows: int | None) -> None:
+        """Be told how many rows all processes have in the next step; None where they tell each other."""
+        if (replicas := self.loaded.names.get("replicas")) is not None:
+            replicas.expected = rows
+
     @contextmanager
     def alone(self) -> Generator[None]:
         """Let this process take steps alone inside."""

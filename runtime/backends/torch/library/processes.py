@@ -130,6 +130,7 @@ class Replicas:
         self.rank, self.count = (dist.get_rank(), dist.get_world_size()) if is_group else (0, 1)
         self.begun: tuple[Message, int] | None = None  # how many rows each has, on its way, and how many it needs
         self.known: list[int] = [0] * self.count
+        self.expected: int | None = None  # how many rows all have in the next step, where the caller knows it
         self.most = math.inf if bucket_mb is None else 1e6 * bucket_mb  # bytes, from which on a bucket is full
         self.half: torch.dtype | None = None if half is None else getattr(torch, half)
         self.early: list[Buckets] = []
@@ -146,11 +147,21 @@ class Replicas:
     def begin(self, rows: int, parts: int = 1) -> None:
         """Begin a step with so many rows here: tell all of them. Whoever has fewer than ``parts`` waits for the rest.
 
-        What needs to know the rows of all waits then, and raises ValueError where one has too few: on all.
+        What needs to know the rows of all waits then, and raises ValueError where one has too few: on all. Nobody is
+        told where it is expected: then the first have one row more, if it does not divide.
         """
         if self.begun is not None:
             self.count_rows()
         self.early.clear()  # of a step that failed
+        expected, self.expected = self.expected, None
+        if expected is not None and self.count > 1:
+            size, larger = divmod(expected, self.count)
+            self.known = [size + (rank < larger) for rank in range(self.count)]
+            if self.known[self.rank] != rows:
+                share = f"which are {self.known[self.rank]} of {expected}"
+                raise ValueError(f"rank {self.rank} has {rows} rows of the batch, and not its share, {share}")
+            self.require_rows(parts)
+            return
         found = [torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(self.count)]
         own = torch.tensor([rows], device=self.device)
         works = [dist.all_gather(found, own, async_op=True)] if self.count > 1 else []
@@ -163,10 +174,15 @@ class Replicas:
         if self.begun is not None:
             (message, parts), self.begun = self.begun, None
             self.known = [message.wait(rank) for rank in range(self.count)]
-            if min(self.known) < parts:
-                rank = self.known.index(min(self.known))
-                raise ValueError(f"rank {rank} has {self.known[rank]} rows of the batch, and needs {parts} or more")
+            self.require_rows(parts)
         return self.known
+
+    def require_rows(self, parts: int) -> None:
+        """Raise ValueError where a process has fewer rows than ``parts``."""
+        fewest = min(self.known)
+        if fewest < parts:
+            rank = self.known.index(fewest)
+            raise ValueError(f"rank {rank} has {fewest} rows of the batch, and needs {parts} or more")
 
     @property
     def batch_size(self) -> int:
