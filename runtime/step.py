@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 BROKEN = "the step had begun to write: it runs again after restore() or load()"
 """The note of an error that leaves a step incomplete."""
 
-
 Error = TypeVar("Error", bound=BaseException)
 
 
@@ -176,8 +175,8 @@ class Step:
         in their order, where a step takes several (`repeat` with `batch: next`). ``dataset`` is the data
         set of the batch, where the spec has several. An output of an op that did not fire in this step is left out.
 
-        ``rows`` says, of a batch that several processes share, how many rows all of them have. Then they need not tell
-        each other; each must have its share, and the first ones have one more where the rows do not divide.
+        ``rows``: how many rows all processes have of a batch that they share. Then they need not tell each other; each
+        must have its share, and the first ones have one more where the rows do not divide.
 
         Raises StepError: GS209 a batch that does not fit, GS210 a user's code raised, GS211 an operation failed, GS219
         an unknown mode, GS281 an unknown data set, GS290 an earlier step is incomplete. A step that raises before
@@ -422,8 +421,7 @@ class Step:
         from runtime.export.export import write_weights
 
         if model not in self.sizes:
-            help = f"it has {', '.join(self.sizes)}"
-            message = f"the step has no model '{model}'"
+            message, help = f"the step has no model '{model}'", f"it has {', '.join(self.sizes)}"
             raise StepError([Diagnostic(code="GS256", message=message, help=help)], self.spec.texts())
         self._require_whole()
         self._require_own("it cannot be exported")
@@ -478,14 +476,9 @@ class Step:
             refused = None if is_known else refuse_dataset(dataset, mode, self.plan.program)
             if refused is not None:
                 raise StepError([refused], self.spec.texts())
-        writes = (
-            write.cell
-            for function in self._modes[mode].functions
-            for each in function.instructions
-            if each.is_write
-            for write in each.writes
-        )
-        if any(cell.kind in ("params", "tied") for cell in writes):
+        instructions = (each for function in self._modes[mode].functions for each in function.instructions)
+        writes = (write for each in instructions if each.is_write for write in each.writes)
+        if any(write.cell.kind in ("params", "tied") for write in writes):
             self._require_own(f"no step of mode {mode} can be taken, which writes models")
         named = dataset if self._datasets else None
         found = Intake.of(mode, named, self._needed[mode, named or ""])

@@ -170,7 +170,8 @@ class Engine(ABC):
     def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:
         """Check the step with the sizes of the first batch, where they were not known at build."""
 
-    def expect(self, rows: int | None) -> None:  # noqa: B027  where no message tells it, there is nothing to expect
+    @abstractmethod
+    def expect(self, rows: int | None) -> None:
         """Be told how many rows all processes have in the next step; None where they tell each other."""
 
     @abstractmethod

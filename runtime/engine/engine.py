@@ -151,6 +151,9 @@ class ModuleEngine(Engine):
             return outputs
         raise StepError([found], self.spec.texts(), begun=begun)
 
+    def expect(self, rows: int | None) -> None:
+        """Need not be told: processes that tell each other override this."""
+
     def call(self, *given: object) -> dict[str, object]:
         """Call the module's own ``step``."""
         return self.step(*given)
