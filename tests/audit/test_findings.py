@@ -50,6 +50,10 @@ def test_a_sound_script_has_no_error_and_no_warning(path: Path, auditor: Auditor
     assert (audited.serious, audited.error) == ([], "")
 
 
+def test_no_sync_around_forward_and_backward_is_no_waste(auditor: Auditor):
+    assert tuple(auditor.audit(CASES / "sound_ddp_one_process.py").findings) == ()
+
+
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("path", [*scripts("sound_"), *scripts("h")], ids=lambda path: path.stem)
 def test_a_loop_in_a_function_has_the_findings_of_the_same_loop_in_a_module(

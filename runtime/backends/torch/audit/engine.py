@@ -205,8 +205,8 @@ class Engine:
             if not event.accumulates:
                 if not event.create:
                     self._replicated(event.place, model, "grad", None)
-            elif forward is not None and not model.require_backward_grad_sync:
-                self._replicated(event.place, model, "late-no-sync", forward)
+            elif forward is not None and forward.synced and not model.require_backward_grad_sync:
+                self._replicated(event.place, model, "late-no-sync", forward.place)
 
     def _replicated(self, place: Place, model: nn.Module, kind: Any, other: Place | None) -> None:
         self._log.add(Replicated(place=place, model=self._log.names.of(model), event=kind, other=other))

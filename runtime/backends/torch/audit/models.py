@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -18,6 +18,14 @@ from runtime.backends.torch.audit.tensors import find_tensors, node_of
 CUTS = "stepgraph-cuts"
 
 
+class Pending(NamedTuple):
+    """A forward of a replicated model that has had no backward yet."""
+
+    place: Place
+    synced: bool
+    """It ran outside of ``no_sync()``: its backward reduces the gradients."""
+
+
 class Models:
     """The two global hooks of modules."""
 
@@ -25,7 +33,7 @@ class Models:
         self._log = log
         self._replicated: dict[int, weakref.ref[nn.parallel.DistributedDataParallel]] = {}
         """By the number of the module inside."""
-        self.pending_forwards: dict[int, Place] = {}
+        self.pending_forwards: dict[int, Pending] = {}
         """Replicated models whose last forward has had no backward yet."""
         self._losing: dict[int, int] = {}
         """Module that runs without a graph on an input that has one -> the number of the cut."""
@@ -132,8 +140,8 @@ class Models:
             if module.require_backward_grad_sync:
                 earlier = self.pending_forwards.get(id(module))
                 if earlier is not None:
-                    self._add(place, module, "two-forwards", earlier)
-            self.pending_forwards[id(module)] = place
+                    self._add(place, module, "two-forwards", earlier.place)
+            self.pending_forwards[id(module)] = Pending(place, module.require_backward_grad_sync)
         elif id(module) in self._replicated:
             outer = self._replicated[id(module)]()
             if outer is not None and not (self._log.layers and self._log.layers[-1] is outer):
