@@ -457,6 +457,21 @@ def test_what_a_recording_cannot_show_is_said_with_its_line(before, after, line,
     assert any(line in each for each in made.todos) if line else made.todos == ()
 
 
+def test_a_batch_from_a_process_of_a_data_loader_has_its_shape_and_numbers(tmp_path):
+    loader = """
+from torch.utils.data import DataLoader, TensorDataset
+for x, y in DataLoader(TensorDataset(data, labels), batch_size=8, num_workers=1):
+    optimizer.zero_grad()
+    F.cross_entropy(net(x), y).backward()
+    optimizer.step()
+"""
+    made = port_text(loader, tmp_path)
+    assert "x: {shape: [batch, 6]}" in made.text
+    assert made.todos == ()
+    assert made.agreement is not None
+    assert max(made.agreement.losses, made.agreement.weights) <= 1e-12
+
+
 UNSEEN = """
 encoder, decoder, batch = nn.Linear(6, 8), nn.Linear(8, 3), torch.empty(8, 6)
 first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (encoder, decoder))

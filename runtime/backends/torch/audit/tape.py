@@ -109,6 +109,10 @@ class Taping:
         if log.running or log.stepping or log.scaling or any(map(_has_tensors, log.layers)):
             return
         results = list(find_tensors((args[0] if function == "__setitem__" else result,)))
+        if function.partition(".")[0] == "set_":  # other numbers, as those that a process of a data loader has sent
+            with log.quiet():
+                self._add(results[0], data=not results[0].requires_grad)
+            return
         if not results or (
             len(results) == 1 and not _is_in_place(function) and any(results[0] is each for each in args)
         ):
