@@ -472,6 +472,17 @@ for x, y in DataLoader(TensorDataset(data, labels), batch_size=8, num_workers=1)
     assert max(made.agreement.losses, made.agreement.weights) <= 1e-12
 
 
+@pytest.mark.long
+def test_a_compiled_model_is_ported(tmp_path):
+    compiled = PLAIN.replace("for i in", 'fast = torch.compile(net, backend="aot_eager")\nfor i in').replace(
+        "net(x)", "fast(x)"
+    )
+    made = port_text(compiled, tmp_path)
+    assert made.todos == ()
+    assert made.agreement is not None
+    assert max(made.agreement.losses, made.agreement.weights) <= 1e-12
+
+
 UNSEEN = """
 encoder, decoder, batch = nn.Linear(6, 8), nn.Linear(8, 3), torch.empty(8, 6)
 first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (encoder, decoder))

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 from torch._C._functorch import is_functorch_wrapped_tensor  # pyright: ignore[reportMissingModuleSource]
+from torch._guards import TracingContext
 
 from runtime.audit.trace import NOWHERE, Backward, Cut, Freed, Gain, Place, Regression, Replicated, Spent
 from runtime.backends.torch.audit.calls import PLACE, REGRESSION, ROOT
@@ -51,7 +52,8 @@ class Engine:
         """Run a backward as it would have run, and note it."""
         log = self._log
         roots = tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
-        if log.busy or any(map(is_functorch_wrapped_tensor, find_tensors(roots))):
+        is_traced = TracingContext.try_get() is not None  # by a compiler, which differentiates tensors without numbers
+        if log.busy or is_traced or any(map(is_functorch_wrapped_tensor, find_tensors(roots))):
             return original(outputs, *args, **kwargs)
         with log.quiet():
             log.backwards += 1
