@@ -44,7 +44,7 @@ def find_iterations(tape: Tape) -> tuple[Iteration, ...]:
                     groups.append([])
                     stepped = {}
                 groups[-1].append((position, event))
-            case Update(optimizer=name) if name in stepped:
+            case Update(optimizer=name) if name in stepped and groups:
                 since = stepped[name]
                 after = [each for each in groups[-1] if each[0] > since]
                 if after:

@@ -483,6 +483,19 @@ def test_a_compiled_model_is_ported(tmp_path):
     assert max(made.agreement.losses, made.agreement.weights) <= 1e-12
 
 
+def test_steps_by_gradients_that_no_backward_gave_are_nothing_to_port(tmp_path):
+    given = """
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    found = torch.autograd.grad(F.cross_entropy(net(x), y), list(net.parameters()))
+    for each, gradient in zip(net.parameters(), found):
+        each.grad = gradient
+    optimizer.step()
+"""
+    with pytest.raises(NothingToPort, match="no optimizer took a step by the gradient of a recorded backward"):
+        port_text(given, tmp_path)
+
+
 UNSEEN = """
 encoder, decoder, batch = nn.Linear(6, 8), nn.Linear(8, 3), torch.empty(8, 6)
 first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (encoder, decoder))
