@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from runtime.audit.trace import (
     Backward,
+    Event,
     Gain,
     GradientChange,
     GradientRead,
@@ -95,6 +96,7 @@ class Ledger:
 def keep_ledger(trace: Trace) -> Ledger:
     """Return the ledger of a trace."""
     keeper = _Keeper()
+    closures = [range(event.start, at) for at, event in enumerate(trace.events) if _has_closure(event)]
     for position, event in enumerate(trace.events):
         match event:
             case Backward():
@@ -113,11 +115,19 @@ def keep_ledger(trace: Trace) -> Ledger:
                     share.uses.append(Use(name, place, position, skipped=True))
             case Update():
                 keeper.update(event, position)
+            case Write(by="update", tensor=tensor, writer=name, place=place) if any(position in it for it in closures):
+                for share in keeper.held.get(tensor, ()):
+                    share.uses.append(Use(name, place, position))
             case Write(by="code", sources=sources, place=place):
                 keeper.use_by_hand(sources, place, position)
             case _:
                 pass
     return Ledger(shares=tuple(keeper.shares), updates=tuple(keeper.updates), changes=tuple(keeper.changes))
+
+
+def _has_closure(event: Event) -> TypeGuard[Update]:
+    """Return whether an event is a step that moves weights between the backwards of its closure."""
+    return isinstance(event, Update) and event.closure
 
 
 class _Keeper:

@@ -31,15 +31,14 @@ def find_applied_again(evidence: Evidence) -> Iterator[Finding]:
     """Yield updates that apply a gradient which the same optimizer has applied before."""
     for applied in evidence.ledger.updates:
         name = applied.event.optimizer
-        if applied.event.closure:
-            continue
         for model, held in _by_model(evidence, applied).items():
             again = [
                 (use, shares[-1])
                 for shares in held
                 for share in shares
                 for use in _uses(share, applied.position)
-                if use.optimizer == name or (not use.optimizer and _is_added_to(shares, use))
+                if (use.optimizer == name and not applied.event.closure)
+                or (use.optimizer in ("", name) and _is_added_to(shares, use))
             ]
             if again:
                 use, last = again[0]
@@ -56,7 +55,7 @@ def find_applied_again(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _is_added_to(shares: tuple[Share, ...], use: Use) -> bool:
-    """Return whether another backward added to a gradient after the user's code had applied it by hand."""
+    """Return whether another backward added to a gradient after it had been applied."""
     return any(share.backward is not None and share.backward.start > use.position for share in shares)
 
 
