@@ -156,7 +156,7 @@ class Writer:
 
     def _write_update(self, optimizer: str, loss: tuple[str, Place]) -> None:
         fires, steps = self.loop.fired[optimizer], self.loop.steps[optimizer]
-        models = [self._model_names[each] for each in self.loop.trained[optimizer]]
+        models = [self._model_names[each] for each in self.loop.trained[optimizer] if not self._find_whole(each)]
         updated = models if models else [TODO]
         place = fires[-1].update.place
         fields: dict[str, object] = {"update": updated[0] if len(updated) == 1 else updated, "loss": loss[0]}
@@ -345,6 +345,12 @@ class Writer:
             found += [{"match": write_pattern(members, names), **fields}] if fields else []
         return found, todo
 
+    def _find_whole(self, model: str) -> str:
+        """Return the model that has all tensors of another and more, as its part; empty for none."""
+        models, own = self.loop.tape.models, self.loop.tape.models[model].tensors.keys()
+        wholes = (each.name for each in models.values() if each.name in self._used and own < each.tensors.keys())
+        return next(wholes, "") if own else ""
+
     def _find_steppers(self, model: Model) -> list[str]:
         return [name for name, each in self.loop.trained.items() if model.name in each and name in self.loop.fired]
 
@@ -464,6 +470,8 @@ class Writer:
         if steps:  # its updates share the state of one optimizer
             fields["optimizer"] = describe_rule(steps[0].rule, steps[0].groups[0])[0]
         groups, lacking = self._find_groups(model)
+        if whole := self._find_whole(model.name):
+            groups, lacking = [], f"it is a part of {whole}: call the `method` of {whole} that calls it"
         if groups:
             fields["groups"] = groups[0] if len(groups) == 1 else groups
         todo = "; ".join(filter(None, (todo, lacking)))

@@ -496,6 +496,38 @@ for i in range(4):
         port_text(given, tmp_path)
 
 
+def test_a_method_that_calls_a_part_of_a_model_is_named_as_what_to_call(tmp_path):
+    judged = """
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(6, 1), nn.Linear(6, 1)
+    def forward(self, x):
+        return self.one(x), self.two(x)
+    def first(self, x):
+        return self.one(x)
+critic = Critic()
+judge = torch.optim.SGD(critic.parameters(), lr=0.1)
+actor = nn.Linear(6, 6)
+follow = torch.optim.SGD(actor.parameters(), lr=0.1)
+for i in range(4):
+    x = data[i * 8 : i * 8 + 8]
+    left, right = critic(x)
+    judge.zero_grad()
+    (left - 1).square().mean().add((right + 1).square().mean()).backward()
+    judge.step()
+    follow.zero_grad()
+    (-critic.first(actor(x))).mean().backward()
+    follow.step()
+"""
+    made = port_text(judged, tmp_path)
+    assert "step_judge: {update: critic, " in made.text
+    (todo,) = made.todos[1:]
+    assert todo == "models.one: it is a part of critic: call the `method` of critic that calls it"
+    mended = judged.replace("critic.first(actor(x))", "critic(actor(x))[0]")
+    assert port_text(mended, tmp_path).todos == ()
+
+
 UNSEEN = """
 encoder, decoder, batch = nn.Linear(6, 8), nn.Linear(8, 3), torch.empty(8, 6)
 first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (encoder, decoder))
