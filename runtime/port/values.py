@@ -143,7 +143,7 @@ class Values:
         """Note numbers of the program that may be something else in other steps."""
         numbers = self.flow.loop.varying.get(self.flow.loop.order[id(entry)], ())
         if numbers:
-            shown = ", ".join(f"{each:g}" for each in numbers[:3])
+            shown = ", ".join(f"{each:g}" for each in _shorten(numbers))
             todo = f"a number changes from step to step ({shown}): make it an input, or a `schedule`"
             self.note(todo, entry.place)
             self.loose.append(f"{entry.place}: {todo}")
@@ -340,7 +340,7 @@ class Values:
     def note(self, todo: str, place: Place) -> str:
         """Keep what is left to do, and return it."""
         if todo:
-            self.todos.append(f"{place}: {todo}")
+            self.todos.append(f"{place}: {todo}" if place != NOWHERE else todo)
         return todo
 
     def free(self, wanted: str) -> str:
@@ -353,6 +353,12 @@ class Values:
         text = fields if isinstance(fields, str) else flow_style(fields)
         self.ops[free] = Line(text=text, place=entry.place, at=self.flow.loop.order[id(entry)])
         return Text(free)
+
+
+def _shorten(numbers: Sequence[float]) -> Sequence[float]:
+    """Return the first three numbers, and all up to the first that differs."""
+    first = next((index for index, each in enumerate(numbers) if each != numbers[0]), 0)
+    return numbers[: max(3, first + 1)]
 
 
 def flow_style(value: object) -> str:

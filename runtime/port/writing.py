@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from graphspec.words import enumerate_words
 from runtime.audit.trace import NOWHERE, Backward, GradientChange, Place, ScalerStep, Site, Tick, Write
 from runtime.port.averages import Average
 from runtime.port.expressions import Text
@@ -200,6 +201,11 @@ class Writer:
             ]
             divided = all(self._undivided(root, windows)[1] for root in roots)
             fields["accumulate"] = windows if divided else {"steps": windows, "reduce": "sum"}
+            counts = [len(each.gathered) for each in fires]
+            shown = enumerate_words([str(each) for each in counts], conjunction="and")
+            todos.append(
+                f"it gathers {shown} backwards: see `on_epoch_end` of `accumulate`" if len(set(counts)) > 1 else ""
+            )
         else:
             fired = [each.iteration for each in fires]
             beat = find_beat(fired, len(self.loop.iterations))

@@ -528,6 +528,13 @@ for i in range(4):
     assert port_text(mended, tmp_path).todos == ()
 
 
+def test_a_window_of_an_accumulation_that_is_cut_short_is_named(tmp_path):
+    cut = ACCUMULATED.replace("range(12)", "range(14)").replace("if i % 2 == 1", "if i % 7 in (2, 5, 6)")
+    made = port_text(cut.replace("loss / 2", "loss / (3 if i % 7 < 6 else 1)"), tmp_path)
+    assert "it gathers 3, 3 and 1 backwards: see `on_epoch_end` of `accumulate`" in made.text
+    assert "a number changes from step to step (3, 3, 3, 3, 3, 3, 1)" in made.text
+
+
 UNSEEN = """
 encoder, decoder, batch = nn.Linear(6, 8), nn.Linear(8, 3), torch.empty(8, 6)
 first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (encoder, decoder))
