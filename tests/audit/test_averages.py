@@ -125,3 +125,21 @@ def test_what_compares_with_earlier_weights_is_no_average(follow: Callable[[Shad
     for where in ("before", "after", "batch"):
         report, _ = train(follow, where, batches=2)
         assert shown(report) == []
+
+
+def test_what_another_loss_leaves_in_a_gradient_makes_no_micro_batch_of_an_average():
+    torch.manual_seed(0)
+    actor, critic, target = (nn.Linear(4, 4) for _ in range(3))
+    target.requires_grad_(False)
+    opt_actor, opt_critic = (torch.optim.SGD(each.parameters(), 0.1) for each in (actor, critic))
+    with audit() as report:
+        for _ in range(STEPS):
+            x = torch.randn(8, 4)
+            critic(x).square().mean().backward()  # nothing zeroes the gradients of the critic
+            opt_critic.step()
+            opt_actor.zero_grad()
+            critic(actor(x)).mean().backward()
+            opt_actor.step()
+            for mine, its in zip(target.parameters(), critic.parameters(), strict=True):
+                mine.data.lerp_(its.data, 0.1)
+    assert {each.code for each in report.report.of("error", "warning")} == {"leftover-grad"}

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
+from runtime.audit.findings.gradients import find_foreign, find_uses
+from runtime.audit.gradients import Share
 from runtime.audit.trace import Backward, Mixture, Place, ScalerStep, Stored, Tick, Update, Write
 
 
@@ -120,9 +122,10 @@ def _name(target: str, source: str) -> tuple[str, str]:
 def find_average_clocks(evidence: Evidence) -> Iterator[Finding]:
     """Yield averages that are taken before the update that they should see, or while their source stands still."""
     shares: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    foreign = _find_left(evidence)
     for share in evidence.ledger.shares:
         used = next((use for use in share.uses if not use.skipped), None)
-        if used is not None:
+        if used is not None and share not in foreign:
             shares[share.tensor].append((share.position, used.position))
     writes: dict[int, list[int]] = defaultdict(list)
     stepped = evidence.steppers.keys()
@@ -158,6 +161,18 @@ def find_average_clocks(evidence: Evidence) -> Iterator[Finding]:
                     place=turn.place,
                     message=f"{target} moves towards {source} within the micro-batches of a step",
                 )
+
+
+def _find_left(evidence: Evidence) -> set[Share]:
+    """Return the contributions of other optimizers' losses that are applied as leftovers: no step waits for them."""
+    uses = find_uses(evidence)
+    found = (
+        find_foreign(shares[index:], applied.event.optimizer, uses)
+        for applied in evidence.ledger.updates
+        for shares in applied.held.values()
+        for index in range(len(shares))
+    )
+    return {each[0] for each in found if each is not None}
 
 
 def _has_backward(evidence: Evidence, first: int, last: int) -> bool:

@@ -64,11 +64,11 @@ def find_leftovers(evidence: Evidence) -> Iterator[Finding]:
 
     The other optimizer has applied that loss already, before this one's backward; and this one's loss is not for it.
     """
-    uses = _find_uses(evidence)
+    uses = find_uses(evidence)
     for applied in evidence.ledger.updates:
         name = applied.event.optimizer
         for model, held in _by_model(evidence, applied).items():
-            found = next(filter(None, (_find_foreign(shares, name, uses) for shares in held)), None)
+            found = next(filter(None, (find_foreign(shares, name, uses) for shares in held)), None)
             if found is not None:
                 share, use, last = found
                 assert share.backward is not None
@@ -85,7 +85,7 @@ def find_leftovers(evidence: Evidence) -> Iterator[Finding]:
                 )
 
 
-def _find_uses(evidence: Evidence) -> dict[str, dict[int, Use]]:
+def find_uses(evidence: Evidence) -> dict[str, dict[int, Use]]:
     """Return by optimizer the backwards whose gradients it applies, with the first time."""
     found: dict[str, dict[int, Use]] = defaultdict(dict)
     for share in evidence.ledger.shares:
@@ -96,7 +96,7 @@ def _find_uses(evidence: Evidence) -> dict[str, dict[int, Use]]:
     return found
 
 
-def _find_foreign(
+def find_foreign(
     shares: tuple[Share, ...], name: str, uses: dict[str, dict[int, Use]]
 ) -> tuple[Share, Use, Backward] | None:
     """Return a contribution of another optimizer's loss, where it was applied, and the backward that came after."""
@@ -184,7 +184,7 @@ def find_mixtures(evidence: Evidence) -> Iterator[Finding]:
     The two pull against each other, or judge one value that the other model has made. The loss that both have is the
     other model's; whether it is meant here too cannot be seen, but it is rare.
     """
-    uses = _find_uses(evidence)
+    uses = find_uses(evidence)
     reached: dict[str, set[int]] = defaultdict(set)
     for share in evidence.ledger.shares:
         if share.backward is not None:
@@ -198,7 +198,7 @@ def find_mixtures(evidence: Evidence) -> Iterator[Finding]:
             numbers = {share.backward.number for shares in held for share in shares if share.backward is not None}
             for other in uses.keys() - {name}:
                 both, alone = numbers & uses[other].keys(), numbers - reached[other]
-                if not both or not alone or any(_find_foreign(shares, name, uses) for shares in held):
+                if not both or not alone or any(find_foreign(shares, name, uses) for shares in held):
                     continue
                 is_doubtful = is_opposed or _cosine(held) < _OPPOSED
                 if is_doubtful or _judges_twice(evidence, model, other, applied.position):
