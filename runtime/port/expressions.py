@@ -195,7 +195,7 @@ def _write_one_hot(call: _Call) -> Text:
 
 
 def _write_subscript(call: _Call) -> Text:
-    return Text(f"{call.read(call.args[0]).within(5)}[{_subscript(call.args[1])}]")
+    return Text(f"{call.read(call.args[0]).within(5)}[{_subscript(call.args[1], len(call.shape))}]")
 
 
 def _write_axis(call: _Call) -> Text:
@@ -328,8 +328,12 @@ def _option(name: str, given: object, default: object) -> str:
     return "" if given == default or given is None else f", {name}={given}"
 
 
-def _subscript(given: object) -> str:
+def _subscript(given: object, rank: int) -> str:
     parts = as_list(given) or [given]
+    if any(each is Ellipsis for each in parts):  # the language counts axes
+        at = next(index for index, each in enumerate(parts) if each is Ellipsis)
+        named = sum(each is not None for each in parts) - 1
+        parts[at : at + 1] = [slice(None)] * (rank - named)
     written: list[str] = []
     for each in parts:
         match each:
