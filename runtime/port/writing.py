@@ -228,13 +228,15 @@ class Writer:
         return f"the backward of {given[0]} is given a gradient and has no loss: write the loss" if given else ""
 
     def _find_joint_clip(self, optimizer: str) -> str:
-        """Return what to do about one norm over the gradients of several optimizers."""
+        """Return what to do about one norm over the gradients of several optimizers, or over some of one's."""
         events = self.loop.tape.trace.events[self.iteration.first : self.iteration.last]
         clipped: dict[Place, set[int]] = {}
         for each in events:
             if isinstance(each, GradientChange) and each.function.startswith("clip_grad_norm"):
                 clipped.setdefault(each.place, set()).add(each.tensor)
         own = set(self.loop.steps[optimizer][0].tensors)
+        parts = (part for each in self.loop.fired[optimizer] for part in each.update.parts)
+        having = {part.tensor for part in parts if part.has_gradient}
         others = {name: set(each[0].tensors) - own for name, each in self.loop.steps.items()}
         for place, tensors in clipped.items():
             joint = [name for name, each in others.items() if each & tensors]
@@ -242,6 +244,8 @@ class Writer:
                 return (
                     f"{place} clips by one norm over its gradients and those of {' and '.join(joint)}: write one update"
                 )
+            if own & tensors and having - tensors:
+                return f"{place} clips some of its gradients, `clip` all of them: write an update for each part"
         return ""
 
     def _find_rare_term(self, optimizer: str) -> str:

@@ -535,6 +535,27 @@ def test_a_window_of_an_accumulation_that_is_cut_short_is_named(tmp_path):
     assert "a number changes from step to step (3, 3, 3, 3, 3, 3, 1)" in made.text
 
 
+def test_three_dots_stand_for_axes_and_are_written_as_such(tmp_path):
+    dotted = PLAIN.replace("F.cross_entropy(net(x), y)", "(net(x)[..., None, 1:] + net(x)[0, ...].sum()).abs().mean()")
+    made = port_text(dotted, tmp_path)
+    assert "[:, None, 1:]" in made.text
+    assert made.todos == ()
+    assert made.agreement is not None
+    assert max(made.agreement.losses, made.agreement.weights) <= 1e-12
+
+
+def test_a_clip_of_some_gradients_of_an_update_is_left_to_the_author(tmp_path):
+    clipped = PLAIN.replace(
+        "    optimizer.step", "    nn.utils.clip_grad_norm_(net[2].parameters(), 5.0)\n    optimizer.step"
+    )
+    made = port_text(clipped, tmp_path)
+    assert made.agreement is not None
+    assert made.agreement.is_close  # the norm is under the limit in these steps
+    (todo,) = made.todos
+    assert todo.endswith("train.py:15 clips some of its gradients, `clip` all of them: write an update for each part")
+    assert port_text(clipped.replace("net[2]", "net"), tmp_path).todos == ()
+
+
 UNSEEN = """
 encoder, decoder, batch = nn.Linear(6, 8), nn.Linear(8, 3), torch.empty(8, 6)
 first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (encoder, decoder))
