@@ -98,6 +98,8 @@ class Ran:
     outputs: tuple[int, ...]
     keys: tuple[str, ...] = ()
     """The names of its results, where it returns a dictionary."""
+    has_others: bool = False
+    """It returns a tuple with more than tensors."""
     recorded: bool = True
     """A graph was recorded: gradients were enabled."""
     training: bool = True

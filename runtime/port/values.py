@@ -272,12 +272,15 @@ class Values:
             fields["train"] = entry.training
         fields |= self.after(entry.model, entry.position)
         stepped = fields.get("after")
-        note = ""
+        note, todo = "", ""
+        if entry.has_others:
+            todo = f"{entry.model} returns a tuple with more than tensors: let it return tensors, or a dictionary"
+            self.note(todo, entry.place)
         if isinstance(stepped, str) and stepped in self.update_names.values():
             note = f"without `after`, {fields['forward']} is as the step began: simultaneous updates"
         if len(entry.outputs) == 1 and not entry.keys:
             made = self.add_op(self.flow.loop.tape.names.get(number, f"{fields['forward']}_out"), fields, entry)
-            self.ops[made.text].note = note
+            self.ops[made.text].note, self.ops[made.text].todo = note, todo
             return made
         outputs = [
             self.free(key or self.flow.loop.tape.names.get(each, f"{fields['forward']}_out"))
@@ -285,7 +288,7 @@ class Values:
         ]
         fields["outputs"] = outputs
         self.ops[self.free(f"{fields['forward']}_call")] = Line(
-            text=flow_style(fields), place=entry.place, at=self.flow.loop.order[id(entry)], note=note
+            text=flow_style(fields), place=entry.place, at=self.flow.loop.order[id(entry)], note=note, todo=todo
         )
         for each, name in zip(entry.outputs, outputs, strict=True):
             self.texts[each] = Text(name)

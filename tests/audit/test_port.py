@@ -556,6 +556,34 @@ def test_a_clip_of_some_gradients_of_an_update_is_left_to_the_author(tmp_path):
     assert port_text(clipped.replace("net[2]", "net"), tmp_path).todos == ()
 
 
+RETURNING = """
+class Judge(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 3)
+    def forward(self, x):
+        return {"logits": self.inner(x), "state": None}
+net = Judge()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    optimizer.zero_grad()
+    F.cross_entropy(net(x)["logits"], y).backward()
+    optimizer.step()
+"""
+
+
+def test_what_a_model_returns_besides_tensors_is_left_out_of_a_dictionary_and_named_in_a_tuple(tmp_path):
+    named = port_text(RETURNING, tmp_path)
+    assert named.todos == ()
+    assert named.agreement is not None
+    assert max(named.agreement.losses, named.agreement.weights) <= 1e-12
+    pair = RETURNING.replace('{"logits": self.inner(x), "state": None}', "self.inner(x), None")
+    made = port_text(pair.replace('["logits"]', "[0]"), tmp_path)
+    said = "net returns a tuple with more than tensors: let it return tensors, or a dictionary"
+    assert made.todos[1:] == (f"train.py:22: {said}",)
+
+
 UNSEEN = """
 encoder, decoder, batch = nn.Linear(6, 8), nn.Linear(8, 3), torch.empty(8, 6)
 first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (encoder, decoder))

@@ -169,13 +169,14 @@ class Taping:
         log = self._log
         if log.running or log.stepping or not _has_tensors(module) or any(map(_has_tensors, log.layers)):
             return
-        name = log.names.of(module)
+        name, is_named = log.names.of(module), isinstance(result, dict)
+        is_tuple = isinstance(result, (list, tuple))
         with log.quiet():
             self._modules.setdefault(name, _describe_module(module))
             self._keep(module)
             inputs = self._encode(tuple(args))
             assert isinstance(inputs, tuple)
-            keys = tuple(result) if isinstance(result, dict) else ()
+            keys = tuple(key for key, each in result.items() if isinstance(each, torch.Tensor)) if is_named else ()
             outputs = tuple(self._add(each) for each in find_tensors((result,)))
         self._entries.append(
             Ran(
@@ -185,6 +186,7 @@ class Taping:
                 inputs=inputs,
                 outputs=outputs,
                 keys=keys,
+                has_others=is_tuple and not all(isinstance(each, torch.Tensor) for each in result),
                 recorded=recorded,
                 training=module.training,
                 autocast=_find_autocast(module),
