@@ -16,6 +16,7 @@ from compiler import compile_step
 from graphspec.declare.ops import EmaOp
 from graphspec.diagnostics import SpecError
 from graphspec.loading import load
+from graphspec.words import enumerate_words
 from runtime.api import build
 from runtime.audit.findings.catalogue import find_all, level_of
 from runtime.audit.recording import find_recorder
@@ -149,7 +150,9 @@ def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
     """Let the spec take the steps of the tape, with the values that it drew, and return how far the two agree."""
     tape = loop.tape
     if drawing := dict.fromkeys(each.model for each in tape.trace.of(Draw) if each.model):
-        raise NothingToPort(f"{', '.join(drawing)} draws at random: the two have other numbers")
+        outer = [each for each in drawing if each in tape.models] or list(drawing)
+        verb = "draws" if len(outer) == 1 else "draw"
+        raise NothingToPort(f"{enumerate_words(outer, conjunction='and')} {verb} at random: the two have other numbers")
     ported = Writer(loop=loop, iteration=iteration, name=name, draws=True).write()
     dtype = "float64" if any(each.dtype == "float64" for each in tape.values) else "float32"
     spec = load(ported.text)
