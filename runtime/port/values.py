@@ -13,7 +13,7 @@ from runtime.audit.trace import NOWHERE, Place
 from runtime.port.averages import Average
 from runtime.port.expressions import DRAWS, SAME, Text, UnknownFunction, write_call
 from runtime.port.loop import Flow, has_model
-from runtime.port.tape import Called, Derived, Ran, Ref, as_list, find_refs
+from runtime.port.tape import Called, Clipped, Derived, Ran, Ref, Stepped, as_list, find_refs
 
 TODO = "TODO"
 """Marks in a spec what nothing but its author can write."""
@@ -203,10 +203,10 @@ class Values:
         entry = self.flow.producer(given.number) if isinstance(given, Ref) else None
         return entry if isinstance(entry, Called) else None
 
-    def _write_input(self, number: int, todo: str = "") -> Text:
+    def _write_input(self, number: int, todo: str = "", where: Place = NOWHERE) -> Text:
         value = self.flow.loop.tape.values[number]
         entry = self.flow.loop.producers.get(number, (0, None))[1]
-        place = entry.place if entry is not None else NOWHERE
+        place = entry.place if entry is not None and where == NOWHERE else where
         if value.has_graph and not todo:
             todo = "a value with a graph comes from an earlier step: a `state`, or a part of this step"
         elif (
@@ -252,7 +252,10 @@ class Values:
         model = self.flow.loop.tape.models[self.flow.loop.owners[tensor]]
         name = self.model_names[model.name]
         if model.shape is None:
-            return self._write_input(number, f"{model.name}.{model.tensors[tensor]} is used outside of its model")
+            used = (each for each in self.flow.loop.tape.entries if not isinstance(each, Stepped | Clipped))
+            where = next((each.place for each in used if number in each.given), NOWHERE)
+            lacking = f"{model.name}.{model.tensors[tensor]} is used outside of its model"
+            return self._write_input(number, f"{lacking}: make it a parameter of its own", where)
         entry = next(
             each for each in self.flow.loop.tape.entries if isinstance(each, Called) and number in find_refs(each.args)
         )
