@@ -584,6 +584,60 @@ def test_what_a_model_returns_besides_tensors_is_left_out_of_a_dictionary_and_na
     assert made.todos[1:] == (f"train.py:22: {said}",)
 
 
+BARE = """
+last = nn.Parameter(torch.randn(3, 6))
+optimizer = torch.optim.SGD([last], lr=0.1)
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    loss = F.cross_entropy(x @ last.t(), y)
+    (slope,) = torch.autograd.grad(loss, last, retain_graph=True)
+    optimizer.zero_grad()
+    (loss * slope.norm().detach()).backward()
+    optimizer.step()
+"""
+
+
+def test_a_parameter_of_its_own_begins_with_its_numbers_though_no_model_runs_before(tmp_path):
+    for text in (
+        BARE,
+        BARE.replace("x @ last", "net(x) @ last")
+        .replace("3, 6", "3, 3")
+        .replace("[last]", "[last, *net.parameters()]"),
+    ):
+        made = port_text(text, tmp_path)
+        assert made.todos == ("models.last: its initial values differ: write `weights`, or an `init`",)
+        assert made.agreement is not None
+        assert made.agreement.is_close
+        assert made.agreement.weights <= 1e-12
+
+
+def test_a_parameter_that_is_used_outside_of_its_model_is_named_with_the_line_and_a_remedy(tmp_path):
+    outside = (
+        BARE.replace("[last]", "net.parameters()")
+        .replace("x @ last.t()", "net(x)")
+        .replace("loss, last", "loss, net[2].weight")
+    )
+    made = port_text(outside, tmp_path)
+    said = "net.2.weight is used outside of its model: make it a parameter of its own"
+    assert made.todos[1:] == (f"train.py:16: {said}",)
+
+
+def test_a_model_that_draws_is_named_and_not_its_parts(tmp_path):
+    drawing = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.5))
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(self.inner, x, use_reentrant=False)
+import torch.utils.checkpoint
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+"""
+    made = port_text(drawing + PLAIN, tmp_path)
+    assert made.problem == "net draws at random: the two have other numbers"
+
+
 UNSEEN = """
 encoder, decoder, batch = nn.Linear(6, 8), nn.Linear(8, 3), torch.empty(8, 6)
 first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (encoder, decoder))

@@ -28,6 +28,9 @@ class Notes(Protocol):
     def begin(self) -> None:
         """Note that a model is about to run."""
 
+    def step(self) -> None:
+        """Note that an optimizer is about to step."""
+
     def ran(self, module: nn.Module, args: Sequence[Any], result: Any, *, recorded: bool) -> None:
         """Note a call of a model."""
 

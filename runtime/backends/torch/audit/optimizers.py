@@ -129,6 +129,8 @@ class Optimizers:
             self._note_kept()
             self._note_idle()
             self._stop(optimizer)
+            if log.tape is not None:
+                log.tape.step()
         for each in self._steps:
             each.inner.append(None)
         with log.quiet():

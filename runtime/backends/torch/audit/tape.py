@@ -148,8 +148,15 @@ class Taping:
                 self._roots = _find_roots()
                 for module in self._roots:
                     self._keep(module)
+                for each in _find_stepped():
+                    self._keep_one(each, "params")
             numbers = {number: _copy(each) for number, each in self._kept.items()}
         self._snapshots.append((len(self._log.events), numbers))
+
+    def step(self) -> None:
+        """Note that an optimizer is about to step: a loop may call no model before."""
+        if not self._snapshots:
+            self.begin()
 
     def _keep(self, module: nn.Module) -> None:
         for each in module.parameters():
@@ -348,6 +355,13 @@ def _find_roots() -> list[nn.Module]:
     found = [each for each in gc.get_objects() if issubclass(type(each), nn.Module) and "_modules" in each.__dict__]
     inner = {id(child) for module in found for child in module.__dict__["_modules"].values()}
     return [each for each in found if id(each) not in inner]
+
+
+def _find_stepped() -> list[torch.Tensor]:
+    """Return what optimizers step, which may be a part of no module."""
+    found = (each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer))
+    groups = (group for each in found for group in each.__dict__.get("param_groups", ()))
+    return [each for group in groups for each in group["params"]]
 
 
 def _find_variable(tensor: torch.Tensor) -> str:
