@@ -296,10 +296,12 @@ class Writer:
         trace, begun = self.loop.tape.trace, self.loop.iterations[0].backwards[0].start
         averaged = {each.place for each in self.loop.averages}
         followed = {each.target for each in self.loop.averages if each.buffers in ("copy", "average")}
+        start = self.loop.tape.snapshots[0][0]  # what is written before are initial numbers
         moved = {
             each.place: trace.tensors[each.tensor]
-            for each in trace.of(Write)
-            if each.by == "code"
+            for each in trace.events[start:]
+            if isinstance(each, Write)
+            and each.by == "code"
             and each.sources
             and not (trace.tensors[each.tensor].kind == "buffers" and self.loop.owners.get(each.tensor) in followed)
         }

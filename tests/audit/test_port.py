@@ -638,6 +638,12 @@ optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     assert made.problem == "net draws at random: the two have other numbers"
 
 
+def test_a_model_that_is_converted_before_its_first_call_raises_no_question(tmp_path):
+    named = RETURNING.replace("net = Judge()", "net = Judge().float().double()")
+    made = port_text(named, tmp_path)
+    assert (made.todos, made.questions) == ((), ())
+
+
 UNSEEN = """
 encoder, decoder, batch = nn.Linear(6, 8), nn.Linear(8, 3), torch.empty(8, 6)
 first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (encoder, decoder))
