@@ -167,7 +167,8 @@ class Writer:
         todos += ["the model that it steps was not seen to be called: write it"] if not models else []
         if optimizer not in self.loop.turns:
             fields["optimizer"] = rule
-        if any(part.required and not part.has_gradient for each in fires for part in each.update.parts):
+        plain = [each.update for each in fires if not each.update.closure]  # a closure gives gradients within the step
+        if any(part.required and not part.has_gradient for each in plain for part in each.parts):
             fields["missing"] = "skip"  # as PyTorch does
             if optimizer in self.loop.turns and "betas" in steps[0].groups[0]:
                 todos.append(

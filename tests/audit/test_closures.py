@@ -45,3 +45,26 @@ def test_gradients_that_no_one_zeroes_are_left_over():
 def test_gradients_that_are_zeroed_only_before_several_evaluations_are_left_over():
     assert find(zero="before the step") == [("leftover-grad", 3)]
     assert find(zero="before the step", rule=torch.optim.SGD) == []
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_closure_is_looked_into_as_other_code_is(by_name):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        x = torch.randn(8, 3, requires_grad=True)
+        (slope,) = torch.autograd.grad(net(x).sum(), x)
+        loss = net(x).mean() + (slope.norm(dim=1) - 1).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    with audit() as report:
+        for _ in range(3):
+            if by_name:
+                optimizer.step(closure=closure)
+            else:
+                optimizer.step(closure)
+    assert [(each.code, each.times) for each in report.findings] == [("dead-term", 3)]

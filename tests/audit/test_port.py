@@ -644,6 +644,25 @@ def test_a_model_that_is_converted_before_its_first_call_raises_no_question(tmp_
     assert (made.todos, made.questions) == ((), ())
 
 
+def test_a_step_with_a_closure_is_ported(tmp_path):
+    inside = """
+for i in range(4):
+    x, y = data[i * 8 : i * 8 + 8], labels[i * 8 : i * 8 + 8]
+    def closure():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+"""
+    for text in (inside, inside.replace("step(closure)", "step(closure=closure)")):
+        made = port_text(text, tmp_path)
+        assert (made.todos, made.questions) == ((), ())
+        assert made.agreement is not None
+        assert max(made.agreement.losses, made.agreement.weights) <= 1e-12
+        assert "missing" not in made.text
+
+
 UNSEEN = """
 encoder, decoder, batch = nn.Linear(6, 8), nn.Linear(8, 3), torch.empty(8, 6)
 first, second = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (encoder, decoder))

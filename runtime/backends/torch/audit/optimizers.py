@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from collections import Counter
@@ -120,11 +121,13 @@ class Optimizers:
 
     # ------------------------------------------------------------ steps
 
-    def before_step(self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Note what a step is about to see."""
+    def before_step(
+        self, optimizer: Optimizer, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Note what a step is about to see; return its arguments with a closure that is noted as the program's."""
         log = self._log
         if log.busy:
-            return
+            return None
         if not self._steps:
             self._note_kept()
             self._note_idle()
@@ -154,6 +157,27 @@ class Optimizers:
             )
         log.stepping.append(optimizer)
         log.unfilled.clear()
+        if not callable(closure):
+            return None
+        noted = self._note_closure(closure)
+        if "closure" in kwargs:
+            return tuple(args), {**kwargs, "closure": noted}
+        return (args[0], noted, *args[2:]), dict(kwargs)
+
+    def _note_closure(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a closure that runs as what it is: code of the program's, and no part of the optimizer's step."""
+        log = self._log
+
+        @functools.wraps(closure)
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            """Call the closure."""
+            stepping, log.stepping = log.stepping, []
+            try:
+                return closure(*args, **kwargs)
+            finally:
+                log.stepping = stepping
+
+        return noted
 
     def _note_kept(self) -> None:
         """Note losses that are still there, with their graphs, when every optimizer has taken two steps since."""
