@@ -194,19 +194,8 @@ class Writer:
             fields["constraint"] = {"clip": list(limits)}
         windows, note = max(len(each.gathered) for each in fires), ""
         if windows > 1:
-            roots = [
-                root
-                for site in self.loop.causes[optimizer]
-                if site in self.flow.roots
-                for root in self.flow.roots[site].roots
-            ]
-            divided = all(self._undivided(root, windows)[1] for root in roots)
-            fields["accumulate"] = windows if divided else {"steps": windows, "reduce": "sum"}
-            counts = [len(each.gathered) for each in fires]
-            shown = enumerate_words([str(each) for each in counts], conjunction="and")
-            todos.append(
-                f"it gathers {shown} backwards: see `on_epoch_end` of `accumulate`" if len(set(counts)) > 1 else ""
-            )
+            fields["accumulate"], todo = self._find_window(optimizer, windows)
+            todos.append(todo)
         else:
             fired = [each.iteration for each in fires]
             beat = find_beat(fired, len(self.loop.iterations))
@@ -220,6 +209,16 @@ class Writer:
             todo=self.values.note("; ".join(filter(None, todos)), place),
             note=note,
         )
+
+    def _find_window(self, optimizer: str, windows: int) -> tuple[object, str]:
+        """Return how an update accumulates in the language, and what cannot be said of it."""
+        sites = [each for each in self.loop.causes[optimizer] if each in self.flow.roots]
+        roots = [root for site in sites for root in self.flow.roots[site].roots]
+        divided = all(self._undivided(root, windows)[1] for root in roots)
+        counts = [len(each.gathered) for each in self.loop.fired[optimizer]]
+        shown = enumerate_words([str(each) for each in counts], conjunction="and")
+        todo = f"it gathers {shown} backwards: see `on_epoch_end` of `accumulate`" if len(set(counts)) > 1 else ""
+        return windows if divided else {"steps": windows, "reduce": "sum"}, todo
 
     def _find_given(self, optimizer: str) -> str:
         """Return what to do about a backward that begins with a gradient of the loop's own, and so with no loss."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -9,10 +11,10 @@ from torch import nn
 from runtime.audit import audit
 
 
-def find(*, zero: str, micro: int = 1, rule: type[torch.optim.Optimizer] = torch.optim.LBFGS) -> list[tuple[str, int]]:
+def find(*, zero: str, micro: int = 1, rule: Any = torch.optim.LBFGS) -> list[tuple[str, int]]:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
-    optimizer = rule(net.parameters(), lr=0.1)
+    optimizer: Any = rule(net.parameters(), lr=0.1)
     x = torch.randn(8, 3)
 
     def closure() -> torch.Tensor:
@@ -51,7 +53,7 @@ def test_gradients_that_are_zeroed_only_before_several_evaluations_are_left_over
 def test_a_closure_is_looked_into_as_other_code_is(by_name):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+    optimizer: Any = torch.optim.Adam(net.parameters(), lr=0.1)
 
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
