@@ -77,8 +77,9 @@ class Report:
 
 
 def fingerprint(finding: Finding) -> str:
-    """Return what a finding is recognized by: code, file and the text of its line, so that it may move."""
-    return f"{finding.code} {Path(finding.place.file).name}: {read_line(finding.place)}"
+    """Return what a finding is recognized by: code, file and the text of its lines, so that they may move."""
+    places = (finding.place, *(each.place for each in finding.others))
+    return f"{finding.code} {Path(finding.place.file).name}: {' | '.join(map(read_line, places))}"
 
 
 def read_line(place: Place) -> str:

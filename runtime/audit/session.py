@@ -123,7 +123,7 @@ def run_script(path: Path, arguments: Sequence[str]) -> tuple[ModuleType, BaseEx
         pass
     except SystemExit as end:
         problem = None if end.code in (None, 0) else end
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         problem = error
     finally:
         sys.argv, sys.path[0] = before
@@ -143,4 +143,6 @@ def _run_main(main: ModuleType, path: Path) -> None:
 def _describe(problem: BaseException) -> str:
     if isinstance(problem, SystemExit):
         return f"sys.exit({problem.code!r})"
+    if isinstance(problem, KeyboardInterrupt):
+        return "Ctrl-C"
     return f"{type(problem).__name__}: {problem}"

@@ -59,7 +59,7 @@ def audit(
     made, problem = audit_script(script, arguments or (), steps)
     if isinstance(problem, Exception):
         show_error_of(problem)
-    if baseline is not None and update_baseline:
+    if baseline is not None and update_baseline and not isinstance(problem, KeyboardInterrupt):
         deliver("".join(f"{fingerprint(each)}\n" for each in made.findings), baseline)
     if baseline is not None:
         made = made.accept(baseline.read_text(encoding="utf-8").splitlines())
@@ -79,6 +79,8 @@ def audit(
     if isinstance(problem, SystemExit):
         printed = f"{problem.code}\n" if isinstance(problem.code, str) else ""
         complain(f"{printed}exit code {PROBLEM}: the program ended with {made.trace.error}")
+    if isinstance(problem, KeyboardInterrupt):
+        raise problem
     if problem is not None or made.of("error") or (strict and made.of("warning")):
         raise typer.Exit(PROBLEM)
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from compiler import compile_step
-from graphspec.declare.ops import EmaOp
 from graphspec.diagnostics import SpecError
 from graphspec.loading import load
 from graphspec.words import enumerate_words
@@ -51,14 +50,22 @@ class Agreement:
     share: float
     """The greatest difference in a model beyond rounding, relative to how far its weights have moved at most."""
     dtype: str
-    worst: str
-    """The model with that difference, in the trace."""
+    first: str
+    """The first model that differs by more than rounding, in the trace."""
 
     @property
     def is_close(self) -> bool:
         """Return whether they agree up to rounding, which is small compared with how far the weights have moved."""
         is_small = max(self.losses, self.weights) <= (1e-8 if self.dtype == "float64" else 1e-4)
         return is_small and self.share <= _MOST
+
+
+class Gap(NamedTuple):
+    """How far a model is from that of the loop: as :class:`Agreement` has it."""
+
+    model: str
+    weights: float
+    share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +87,15 @@ class NothingToPort(Exception):
 def port_script(path: Path, arguments: Sequence[str], steps: int) -> tuple[Port, BaseException | None]:
     """Record some steps of a script and return its spec; and what ended the script, if it was no end of its own.
 
-    Raises NothingToPort where the script took no step, SpecError (GS217) where PyTorch is not installed.
+    Raises NothingToPort where the script took no step, KeyboardInterrupt where that ended it, and SpecError (GS217)
+    where PyTorch is not installed.
     """
     recorder = find_recorder("torch", steps)
     recorder.start_tape()
     _main, problem, error = run_script(path, arguments)
     tape = recorder.finish_tape(error)
+    if isinstance(problem, KeyboardInterrupt):
+        raise problem
     if error and not any(True for _ in tape.trace.of(Update)):
         raise NothingToPort(f"the program ended with {error}")
     return port_tape(tape, re.sub(r"\W+", "-", path.stem) or "ported", path.name), problem
@@ -106,8 +116,8 @@ def port_tape(tape: Tape, name: str, file: str) -> Port:
     if todo and not (tried := _try(fixed, name, iteration))[2]:
         loop, (agreement, problem, todo) = fixed, tried
     if agreement is not None and not agreement.is_close:
-        steps = [each for each in tape.entries if isinstance(each, Stepped) and agreement.worst in loop.models_of(each)]
-        where = f", by the weights of {agreement.worst} after {steps[0].place}" if steps else ""
+        steps = [each for each in tape.entries if isinstance(each, Stepped) and agreement.first in loop.models_of(each)]
+        where = f", first by the weights of {agreement.first} after {steps[0].place}" if steps else ""
         todo = f"its steps are not those of the loop{where}: something in it cannot be seen, or is left to do below"
     questions += Writer(loop=loop, iteration=iteration, name=name).write().questions
     first = (*([todo] if todo else []), *(f"mend the loop: {each}" for each in wrong))
@@ -163,34 +173,52 @@ def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
     }
     step = build(compile_step(spec), models=modules, dtype=dtype, device="cpu")
     step.restore(_begin(step.state(), loop, ported))
-    losses, last, arrays = 0.0, dict[str, Array](), dict[str, object]()
+    losses, last, gaps, first = 0.0, dict[str, Array](), tuple[Gap, ...](), ""
     early = {own for own, other in ported.models.items() for each in loop.early if each.target == other}
     for each in loop.iterations:
-        arrays = {key: value for key, value in step.state().arrays.items() if key.split(".")[1] in early}
-        batch = _find_batch(loop, each, ported, name, last)
-        results = step(batch)
+        before = {key: value for key, value in step.state().arrays.items() if key.split(".")[1] in early}
+        results = step(_find_batch(loop, each, ported, name, last))
         losses = max([losses, *_compare_losses(step, results, loop, each, ported)])
-    end = loop.iterations[-1].last
-    numbers = next((found for at, found in tape.snapshots if at >= end), dict[int, Array]())
-    arrays = {**step.state().arrays, **arrays}
-    followers = {op.target(each) for each, op in spec.ops.items() if isinstance(op, EmaOp)}
-    weights = share = 0.0
-    worst = ""
+        gaps = tuple(_compare_weights({**step.state().arrays, **before}, loop, each, ported, dtype))
+        if not first:
+            apart = {gap.model for gap in gaps if gap.share > _MOST}
+            stepped = (
+                one for one in tape.entries if isinstance(one, Stepped) and each.first <= one.position < each.last
+            )
+            moved = [model for one in stepped for model in loop.models_of(one) & apart]
+            first = next(iter((*moved, *sorted(apart))), "")
+    return Agreement(
+        steps=len(loop.iterations),
+        losses=losses,
+        weights=max((gap.weights for gap in gaps), default=0.0),
+        share=max((gap.share for gap in gaps), default=0.0),
+        dtype=dtype,
+        first=first,
+    )
+
+
+def _compare_weights(
+    arrays: Mapping[str, object], loop: Loop, iteration: Iteration, ported: Ported, dtype: str
+) -> Iterator[Gap]:
+    """Yield how far the weights of each model are from those of the loop after an iteration."""
+    tape = loop.tape
+    numbers = next((found for at, found in tape.snapshots if at >= iteration.last), dict[int, Array]())
+    averages = {each.target for each in loop.averages}
     for own, other in ported.models.items():
-        apart, moved = 0.0, 0.0
+        weights = apart = moved = 0.0
         for number, inner in tape.models[other].tensors.items():
+            if number not in numbers:
+                continue
             meant = np.asarray(numbers[number], dtype="float64")
             found = np.asarray(arrays[f"models.{own}.{tape.models[other].prefix}{inner}"], dtype="float64")
-            is_count = own in followers and numbers[number].dtype.kind in "iu"  # PyTorch averages these, too
+            is_count = other in averages and numbers[number].dtype.kind in "iu"  # PyTorch averages these, too
             if meant.size and not is_count:
                 gap, size = float(np.abs(found - meant).max()), max(1.0, float(np.abs(meant).max()))
                 weights = max(weights, gap / size)
                 apart = max(apart, gap - _ROUNDING * float(np.finfo(dtype).eps) * size)
                 begun = tape.snapshots[0][1].get(number)
                 moved = max(moved, float(np.abs(meant - begun).max()) if begun is not None else np.inf)
-        if moved and apart / moved > share:
-            share, worst = apart / moved, other
-    return Agreement(steps=len(loop.iterations), losses=losses, weights=weights, share=share, dtype=dtype, worst=worst)
+        yield Gap(model=other, weights=weights, share=apart / moved if moved else 0.0)
 
 
 def _begin(state: State, loop: Loop, ported: Ported) -> State:

@@ -192,6 +192,8 @@ class Model:
     """With which its class makes it, where they could be found."""
     shape: tuple[int, ...] | None = None
     """Of a single tensor that is no part of a module."""
+    replicated: bool = False
+    """It is inside DistributedDataParallel."""
     by_mode: bool = False
     """It has layers that do something else in training mode."""
 

@@ -181,7 +181,7 @@ class Writer:
         ):
             todos.append("code of the loop changes its gradients: write a `transform`")
         curve, lacking = self._find_schedule(optimizer)
-        todos.append(lacking)
+        todos += [lacking, self._find_moving(optimizer)]
         if curve is not None:
             fields["optimizer"] = {**(rule if isinstance(rule, dict) else {"name": rule}), "lr": curve}
         clip = next((each for each in self.loop.tape.entries if self._clips(each, optimizer)), None)
@@ -384,6 +384,19 @@ class Writer:
         rates = {each.groups[0].get("lr") for each in steps}
         return None, "its learning rate changes: write a schedule" if ticks or len(rates) > 1 else ""
 
+    def _find_moving(self, optimizer: str) -> str:
+        """Return which options of an optimizer change besides its learning rate, and what to do about it."""
+        names = dict.fromkeys(
+            name
+            for step in self.loop.steps[optimizer][1:]
+            for group, first in zip(step.groups, self.loop.steps[optimizer][0].groups, strict=False)
+            for name, value in first.items()
+            if name != "lr" and group.get(name) != value
+        )
+        shown = enumerate_words([f"`{each}`" for each in names], conjunction="and")
+        what = f"option {shown} changes" if len(names) == 1 else f"options {shown} change"
+        return f"its {what}: write a schedule" if names else ""
+
     def _find_place(self, positions: Sequence[int]) -> float:
         """Return the place on the tape of a write: that of the iteration, if it takes place there."""
         first, last = self.iteration.first, self.iteration.last
@@ -508,6 +521,8 @@ class Writer:
         header = [*self.header, *(f"{TODO} {each}" for each in dict.fromkeys(self.values.loose))]
         lines = [*(f"# {each}" for each in header), "graphspec: 1", f"name: {self.name}"]
         lines += self._write_precision()
+        if any(each.replicated for each in self.loop.tape.models.values()):
+            lines.append("parallel: {kind: replicated}  # DistributedDataParallel")
         for title, section in (("inputs", self.values.input_lines), ("models", self._models), ("ops", self.values.ops)):
             if title == "ops":
                 section = dict(sorted(section.items(), key=lambda each: each[1].at))

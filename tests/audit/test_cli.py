@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from runtime.cli import execute
 
 ROOT = Path(__file__).parents[2]
+ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 LOOP = """\
 import sys
 import helper
@@ -92,6 +95,33 @@ def test_a_baseline_accepts_what_is_known_also_where_it_has_moved(script, capsys
     capsys.readouterr()
     assert execute(["audit", str(script), "--baseline", "known.txt"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("; 1 accepted by the baseline")
+
+
+def test_a_baseline_tells_findings_of_one_line_apart(script, capsys):
+    assert execute(["audit", str(script), "--baseline", "known.txt", "--update-baseline"]) == 0
+    known = Path("known.txt").read_text(encoding="utf-8")
+    begun = "loss.backward()" if "loss.backward()" in known else ".backward()"
+    Path("known.txt").write_text(known.replace(begun, "other.backward()"), encoding="utf-8")
+    assert execute(["audit", str(script), "--baseline", "known.txt"]) == 1
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("command", ["audit", "port"])
+def test_ctrl_c_ends_the_script_and_an_audit_reports_the_steps_up_to_then(command, workdir):
+    stop = "\n    if _ == 1: print('waits', flush=True); time.sleep(60)"
+    loop = LOOP.replace("import helper\n", "import time\n").replace(", helper.NUMBER", "")
+    Path("train.py").write_text(loop.replace("    opt.step()", f"    opt.step(){stop}"), encoding="utf-8")
+    started = [sys.executable, "-m", "runtime", command, "train.py"]
+    with subprocess.Popen(started, cwd=workdir, env=ENV, text=True, stdout=-1, stderr=-1) as run:
+        assert run.stdout is not None
+        while "waits" not in run.stdout.readline():
+            assert run.poll() is None
+        run.send_signal(signal.SIGINT)
+        shown, said = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert said.splitlines()[-1] == "interrupted"
+    assert ("the program ended with Ctrl-C" in shown) == (command == "audit")
+    assert ("leftover-grad" in shown) == (command == "audit")
 
 
 def test_a_misspelt_code_in_a_baseline_is_refused_before_the_script_runs(script, capsys):

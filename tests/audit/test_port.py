@@ -711,7 +711,7 @@ def test_what_a_spec_would_lose_in_silence_is_left_to_the_author_with_its_line(b
     made = port_text(text, tmp_path)
     assert todo in made.todos
     if made.agreement is not None and not made.agreement.is_close:
-        assert made.todos[0].startswith("its steps are not those of the loop, by the weights of ")
+        assert made.todos[0].startswith("its steps are not those of the loop, first by the weights of ")
 
 
 @pytest.mark.parametrize(
@@ -766,6 +766,51 @@ def test_a_script_without_steps_is_nothing_to_port(workdir, capsys):
         port_script(Path("train.py"), (), 3)
     assert execute(["port", "train.py"]) == 1
     assert "nothing to port: no optimizer took a step" in capsys.readouterr().err
+
+
+def test_the_first_model_that_differs_is_named_and_not_the_farthest(tmp_path):
+    # Code changes the gradients of both: a little those of `net`, which is stepped first, much those of `head`.
+    text = """
+head = nn.Linear(3, 1)
+head_optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+for i in range(4):
+    x = data[i * 8 : i * 8 + 8]
+    optimizer.zero_grad()
+    net(x).square().mean().backward()
+    [each.grad.mul_(0.95) for each in net.parameters()]
+    optimizer.step()
+    head_optimizer.zero_grad()
+    (head(net(x).detach()) * x[:, :1]).mean().backward()
+    [each.grad.mul_(0.1) for each in head.parameters()]
+    head_optimizer.step()
+"""
+    made = port_text(text, tmp_path)
+    assert made.agreement is not None
+    assert (made.agreement.first, made.agreement.share > 1) == ("net", True)
+    assert "first by the weights of net after train.py:18" in made.todos[0]
+
+
+def test_a_replicated_model_is_the_one_inside_and_the_spec_is_for_processes(tmp_path):
+    text = f"""
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://{tmp_path / "meet"}", rank=0, world_size=1)
+net = torch.nn.parallel.DistributedDataParallel(net)
+{PLAIN}
+dist.destroy_process_group()
+"""
+    made = port_text(text, tmp_path)
+    assert made.todos == ()
+    assert made.agreement is not None
+    assert made.agreement.is_close
+    assert "parallel: {kind: replicated}  # DistributedDataParallel" in made.text
+    assert "net: {layers: [{linear: 8}, tanh, {linear: 3}]}" in made.text
+
+
+def test_options_that_a_schedule_moves_besides_the_rate_are_left_to_the_author(tmp_path):
+    text = "schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=100)\n" + PLAIN
+    made = port_text(f"{text}    schedule.step()\n", tmp_path)
+    (todo,) = made.todos[-1:]
+    assert "its learning rate changes: write a schedule; its option `momentum` changes: write a schedule" in todo
 
 
 def test_the_command_writes_the_spec_and_a_report(workdir, capsys):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 from compiler.ir.value import Json
@@ -38,6 +39,7 @@ class Taping:
         self._names: dict[int, str] = {}
         self._numbers: dict[int, tuple[torch.Tensor, int]] = {}
         self._modules: dict[str, tuple[nn.Module, str]] = {}
+        self._replicated: set[str] = set()
         """By name, with the file and class."""
         self._kept: dict[int, torch.Tensor] = {}
         """Cell -> parameter or buffer, of which snapshots are taken."""
@@ -180,6 +182,7 @@ class Taping:
         is_tuple = isinstance(result, (list, tuple))
         with log.quiet():
             self._modules.setdefault(name, _describe_module(module))
+            self._replicated.update([name] if isinstance(module, DistributedDataParallel) else [])
             self._keep(module)
             inputs = self._encode(tuple(args))
             assert isinstance(inputs, tuple)
@@ -275,6 +278,7 @@ class Taping:
                 arguments=find_arguments(module) if layers is None else None,
                 prefix="0." if layers and not isinstance(module, nn.Sequential) else "",
                 unknown=_find_unknown(module) if layers is None else "",
+                replicated=name in self._replicated,
                 by_mode=any(
                     isinstance(each, (*_DROPPING, nn.modules.batchnorm._NormBase)) for each in module.modules()
                 ),
@@ -376,8 +380,10 @@ def _find_variable(tensor: torch.Tensor) -> str:
 
 
 def _describe_module(module: nn.Module) -> tuple[nn.Module, str]:
-    """Return a module with its class; of one that PyTorch averages the module in it."""
-    inner = module.module if isinstance(module, AveragedModel) else getattr(module, "_orig_mod", module)
+    """Return a module with its class; of one that PyTorch averages, compiles or replicates the module in it."""
+    inner = module
+    while isinstance(inner, (AveragedModel, DistributedDataParallel)) or hasattr(inner, "_orig_mod"):
+        inner = getattr(inner, "_orig_mod", None) or inner.module
     return inner, f"{_find_module(inner)}:{type(inner).__qualname__}"
 
 
