@@ -155,8 +155,8 @@ def compare(theirs: Plan, ours: Plan) -> str:
     if not is_tame(theirs, torch):
         raise DegenerateError("not finite, or too large")
     if apart:
-        if takes_signs(theirs) and _has_rounding(theirs):
-            raise DegenerateError("a rule takes signs, and a loss is nothing but rounding")
+        if goes_by_directions(theirs) and _has_rounding(theirs):
+            raise DegenerateError("a rule goes by directions, and a loss is nothing but rounding")
         # A number that is zero up to rounding may be exactly zero on one of them.
         if find_apart(run(disturbed(Execution(theirs)), theirs), torch, tolerance, loose):
             raise DegenerateError("PyTorch itself says something else of weights with other last bits")
@@ -219,9 +219,9 @@ def is_tame(plan: Plan, record: Sequence[tuple[Values, Mapping[str, Values]]]) -
     return all(np.isfinite(array).all() for array in finite) and all(map(is_small, (*states, *outputs)))
 
 
-def takes_signs(plan: Plan) -> bool:
-    """Return whether an optimizer of a plan goes by the signs of gradients alone."""
-    return any(each.rule in ("lion", "rprop") for each in plan.program.optimizers)
+def goes_by_directions(plan: Plan) -> bool:
+    """Return whether an optimizer of a plan goes by the signs of gradients, or divides them by their size."""
+    return any(each.rule in ("lion", "rprop", "lars", "lamb", "adafactor", "muon") for each in plan.program.optimizers)
 
 
 def _has_rounding(plan: Plan) -> bool:
