@@ -112,7 +112,12 @@ def test_ctrl_c_ends_the_script_and_an_audit_reports_the_steps_up_to_then(comman
     loop = LOOP.replace("import helper\n", "import time\n").replace(", helper.NUMBER", "")
     Path("train.py").write_text(loop.replace("    opt.step()", f"    opt.step(){stop}"), encoding="utf-8")
     started = [sys.executable, "-m", "runtime", command, "train.py"]
-    with subprocess.Popen(started, cwd=workdir, env=ENV, text=True, stdout=-1, stderr=-1) as run:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # children inherit that it is ignored
+    try:
+        run = subprocess.Popen(started, cwd=workdir, env=ENV, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with run:
         assert run.stdout is not None
         while "waits" not in run.stdout.readline():
             assert run.poll() is None
