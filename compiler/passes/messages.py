@@ -2,7 +2,7 @@
 
 A message leaves as soon as its gradient sets are there. A number, a verdict or rows, which take next to no time, leave
 with the next message before something waits for them; sets leave together between which no model runs. A value is sent
-once, whatever is made of it.
+once, even if several ops need it.
 """
 
 from __future__ import annotations

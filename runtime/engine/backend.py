@@ -172,7 +172,7 @@ class Engine(ABC):
 
     @abstractmethod
     def expect(self, rows: int | None) -> None:
-        """Be told how many rows all processes have in the next step; None where they tell each other."""
+        """Set how many rows all processes have in the next step; None: they exchange the numbers."""
 
     @abstractmethod
     def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:

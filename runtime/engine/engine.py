@@ -152,7 +152,7 @@ class ModuleEngine(Engine):
         raise StepError([found], self.spec.texts(), begun=begun)
 
     def expect(self, rows: int | None) -> None:
-        """Need not be told: processes that tell each other override this."""
+        """Ignore the number: only processes that exchange it can save the message."""
 
     def call(self, *given: object) -> dict[str, object]:
         """Call the module's own ``step``."""

@@ -287,7 +287,7 @@ class TorchEngine(ModuleEngine):
         return give_back
 
     def expect(self, rows: int | None) -> None:
-        """Be told how many rows all processes have in the next step; None where they tell each other."""
+        """Set how many rows all processes have in the next step; None: they exchange the numbers."""
         if (replicas := self.loaded.names.get("replicas")) is not None:
             replicas.expected = rows
 

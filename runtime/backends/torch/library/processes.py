@@ -147,8 +147,8 @@ class Replicas:
     def begin(self, rows: int, parts: int = 1) -> None:
         """Begin a step with so many rows here: tell all of them. Whoever has fewer than ``parts`` waits for the rest.
 
-        What needs to know the rows of all waits then, and raises ValueError where one has too few: on all. Nobody is
-        told where it is expected: then the first have one row more, if it does not divide.
+        What needs to know the rows of all waits then, and raises ValueError where one has too few: on all. If all rows
+        are ``expected``, nothing is sent: the first processes have one row more, if the number does not divide.
         """
         if self.begun is not None:
             self.count_rows()
