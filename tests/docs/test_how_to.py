@@ -21,6 +21,13 @@ def forks() -> Iterator[Forks]:
         yield started
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_diff_of_every_page_applies(page: Path, workdir: Path) -> None:
+    """Who adds an op kind changes the lines that stand around the example of one: no page is left to a sample."""
+    copy_files([old for old, _, _ in read_hunks(read_blocks(page)["diff"]) if old], workdir)
+    apply_page(page, workdir)
+
+
 @pytest.mark.sample(2)
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.xdist_group("how-to")
