@@ -11,6 +11,7 @@ from msgspec import Struct
 from compiler.ir.value import Plain, Setting, Shape
 from compiler.types.dimension import TensorType
 from graphspec.declare.equations import Equation, read_equation
+from graphspec.declare.library import CALLS as LIBRARY
 from graphspec.declare.ops import CallOp
 from graphspec.declare.options import BATCH
 from graphspec.declare.subscripts import WHOLE, Slice, Subscript
@@ -63,9 +64,13 @@ ALONG = COUPLING | frozenset(
 """Calls that couple the samples when they run along the batch axis."""
 SUMMING = frozenset({"sum", "matmul", "einsum"})
 """Calls that add up over rows where they leave none."""
-DEFAULT_AXES: Mapping[str, int] = {"stack": 0, "split_rows": 0} | dict.fromkeys(
-    ("softmax", "log_softmax", "normalize", "cumsum", "sort", "topk", "roll"), -1
-)
+DEFAULT_AXES: Mapping[str, int] = {"split_rows": 0} | {
+    name: option.default
+    for name, signature in LIBRARY.items()
+    for option in signature.options
+    if option.name == "axis" and isinstance(option.default, int)
+}
+"""The axis along which a call works where it says none; one that has no option for it has the batch first."""
 
 
 class Called(Struct, frozen=True, kw_only=True):
