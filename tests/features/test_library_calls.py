@@ -107,6 +107,8 @@ def test_a_step_through_a_call_is_that_of_pytorch_also_in_micro_batches(name: st
     if name in LINEAR_IN_THE_BATCH:  # linear to the end: then the whole batch and its parts must agree
         text = text.replace("squared: {call: square, inputs: found}", "squared: {call: mul, inputs: [found, 2.0]}")
     step = build_step(text, backend, [f"micro_batches={parts}"])
+    told = [each.message for each in step.plan.warnings if each.code == "W-COUPLED"]
+    assert told == [], "what couples samples has other numbers in micro-batches: see tests/features/test_batch_axes.py"
     set_weights(step, {"net.0.weight": WEIGHT})
     found = step({"x": X, "y": Y, "table": TABLE})
 
