@@ -62,6 +62,9 @@ def leaves(tree: object, path: str) -> Iterator[tuple[str, object]]:
 def apart(one: np.ndarray, other: np.ndarray) -> float:
     """Return the largest difference, relative to the greatest element, at least 1."""
     assert one.shape == other.shape
-    assert np.isfinite(one).all(), "a number that is not finite shows nothing"
+    diverged = (
+        "a number that is not finite shows nothing: give the spec a lower learning rate, its losses smaller weights"
+    )
+    assert np.isfinite(one).all(), diverged
     a, b = one.astype("float64"), other.astype("float64")
     return float(np.abs(a - b).max(initial=0.0) / max(1.0, np.abs(a).max(initial=0.0)))
