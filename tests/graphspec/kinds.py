@@ -17,4 +17,7 @@ LINES = {
     "adapt": "a: {adapt: net, loss: err, lr: 0.1}",
     "schedule": "a: {schedule: step, from: 1, factor: 0.5, every: 100}",
 }
-"""By kind. The op is ``a``, and its spec has the models net and other, the input x, the loss err, the state held."""
+"""By kind. The op is ``a``, and its spec has the models net and other, the input x, the loss err, the state held.
+
+Some of these specs have an update of net, others none: an op that needs one adds an update of other, on a second line.
+"""
