@@ -81,12 +81,14 @@ def test_every_folder_of_code_is_a_package_that_the_contracts_see() -> None:
 
 def test_no_function_is_longer_than_a_screen() -> None:
     lengths = {f"{where} {node.name}": body_lines(node) for where, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)}
-    assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
+    long = {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION}
+    assert long == {}, f"more than {LONGEST_FUNCTION} lines: give a part with a purpose of its own a name"
 
 
 def test_no_file_is_too_long() -> None:
     lengths = {path: len((ROOT / path).read_text(encoding="utf-8").splitlines()) for path in modules()}
-    assert {path: length for path, length in lengths.items() if length > LONGEST_FILE} == {}
+    long = {path.as_posix(): length for path, length in lengths.items() if length > LONGEST_FILE}
+    assert long == {}, f"more than {LONGEST_FILE} lines: move what answers another question to a module of its own"
 
 
 def test_the_rules_below_see_all_three_layers() -> None:
