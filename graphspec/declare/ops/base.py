@@ -21,11 +21,20 @@ ModeWord: TypeAlias = Literal["train", "eval", "test", "infer", "!train", "!eval
 MODES: tuple[ModeName, ...] = ("train", "eval", "test", "infer")
 
 Role: TypeAlias = Literal[
-    "model", "source", "called", "adapted", "rate", "value", "loss", "gradients", "target", "state", "update", "op"
+    "model",  # a declared model
+    "source",  # a model, or the average of an `ema`
+    "called",  # one of these, or a derived model
+    "adapted",  # a model or a derived one
+    "rate",  # a model that is a parameter
+    "value",  # a value, an input or a state
+    "loss",  # the value of a loss or call
+    "gradients",  # a gradient set
+    "target",  # a model, a derived one or a value
+    "state",
+    "update",
+    "op",  # any op
 ]
-"""What a reference must name: a declared model; a model or the average of an `ema`; one of these or a derived model; a
-model or a derived one; a model that is a parameter; a value, an input or a state; the value of a loss or call; a
-gradient set; a model, a derived one or a value; a state; an update; any op."""
+"""What a reference must name. `WANTED` in graphspec/check/names.py has the words for each."""
 
 Path: TypeAlias = tuple[str | int, ...]
 
