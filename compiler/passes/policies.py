@@ -21,46 +21,46 @@ MEMORY_LIMIT = 6
 class UpdateOrder(Struct, frozen=True, kw_only=True, dict=True):
     """The updates in listed order, and what binds their order."""
 
-    anchors: Mapping[str, tuple[str, ...]]
+    gradients: Mapping[str, tuple[str, ...]]
     """Update -> the gradients after which only its own transforms and its write are left to do."""
     places: Mapping[str, int]
     """Their numbers in the sets below."""
     needed: Mapping[str, Bits]
-    """Update -> anchors of others that its own anchors need."""
+    """Update -> gradients of others that its own gradients need."""
     awaited: Mapping[str, Bits]
-    """Update -> anchors of others that its write waits for."""
+    """Update -> gradients of others that its write waits for."""
     never: frozenset[str]
     """Updates that say `defer: never`."""
     always: frozenset[str] = frozenset()
-    """Updates that are deferred in every order: something after their own anchors must precede their write."""
+    """Updates that are deferred in every order: something after their own gradients must precede their write."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the updates in listed order."""
-        return tuple(self.anchors)
+        return tuple(self.gradients)
 
     @cached_property
     def owners(self) -> Mapping[int, tuple[str, ...]]:
-        """Return the updates that an anchor is of, by its number."""
+        """Return the updates that a gradient is of, by its number."""
         found: dict[int, list[str]] = {}
-        for name, anchors in self.anchors.items():
-            for anchor in dict.fromkeys(anchors):
-                found.setdefault(self.places[anchor], []).append(name)
+        for name, gradients in self.gradients.items():
+            for gradient in dict.fromkeys(gradients):
+                found.setdefault(self.places[gradient], []).append(name)
         return {place: tuple(names) for place, names in found.items()}
 
     @cached_property
     def before(self) -> Mapping[str, frozenset[str]]:
-        """Return, by update, the others whose anchors its own anchors need."""
-        return {name: self._find_owners(anchors) for name, anchors in self.needed.items()}
+        """Return, by update, the others whose gradients its own gradients need."""
+        return {name: self._find_owners(gradients) for name, gradients in self.needed.items()}
 
     @cached_property
     def waits(self) -> Mapping[str, frozenset[str]]:
-        """Return, by update, the others whose anchors its write waits for."""
-        return {name: self._find_owners(anchors) for name, anchors in self.awaited.items()}
+        """Return, by update, the others whose gradients its write waits for."""
+        return {name: self._find_owners(gradients) for name, gradients in self.awaited.items()}
 
-    def _find_owners(self, anchors: Bits) -> frozenset[str]:
-        """Return the updates that some anchors are of."""
-        base, bits = anchors
+    def _find_owners(self, gradients: Bits) -> frozenset[str]:
+        """Return the updates that some gradients are of."""
+        base, bits = gradients
         places = (base + place for place in range(bits.bit_length()) if bits >> place & 1)
         return frozenset(name for place in places for name in self.owners[place])
 
@@ -71,14 +71,14 @@ class UpdateOrder(Struct, frozen=True, kw_only=True, dict=True):
         """
         if self.waits[update] <= done and update not in self.always:
             return 0
-        return len(self.anchors) + 1 if update in self.never else 1
+        return len(self.gradients) + 1 if update in self.never else 1
 
     def ready(self, done: frozenset[str]) -> tuple[str, ...]:
         """Return the updates not in ``done`` whose gradients can be taken next, in listed order.
 
         Where each needs some gradient of another's, as those of one micro-batch come before the next, any may be next.
         """
-        left = tuple(name for name in self.anchors if name not in done)
+        left = tuple(name for name in self.gradients if name not in done)
         return tuple(name for name in left if self.before[name] <= done) or left
 
 
@@ -101,10 +101,10 @@ def choose_fewest(order: UpdateOrder, graph: StepGraph) -> tuple[str, ...]:
     An update is deferred iff its write waits for a gradient taken later. Exact by dynamic programming over subsets of
     updates already placed, O(2^n n); beyond EXACT_LIMIT greedy: an update free of deferral whenever there is one.
     """
-    if len(order.anchors) > EXACT_LIMIT:
-        return _choose_greedily(order, {name: 2 if name in order.never else 1 for name in order.anchors})
+    if len(order.gradients) > EXACT_LIMIT:
+        return _choose_greedily(order, {name: 2 if name in order.never else 1 for name in order.gradients})
     rest, placed = _count_deferrals(order), tuple[str, ...]()
-    while len(placed) < len(order.anchors):
+    while len(placed) < len(order.gradients):
         done = frozenset(placed)
         cheapest = min(order.ready(done), key=lambda name: order.cost(name, done) + rest[done | {name}])
         placed += (cheapest,)
@@ -146,7 +146,7 @@ def _choose_greedily(order: UpdateOrder, costs: Mapping[str, int]) -> tuple[str,
     ``costs``: of those that would be deferred, next to which all others are free; without them all are free. Where each
     needs some gradient of another's, any may be next.
     """
-    listing = {name: index for index, name in enumerate(order.anchors)}
+    listing = {name: index for index, name in enumerate(order.gradients)}
     needing, awaiting = Waiting(), Waiting()
     left = {place: len(names) for place, names in order.owners.items()}
     placed: dict[str, None] = {}
@@ -158,8 +158,8 @@ def _choose_greedily(order: UpdateOrder, costs: Mapping[str, int]) -> tuple[str,
         is_free = not costs or (name in free and name not in order.always)
         return 0 if is_free else costs[name], listing[name], name
 
-    every, next_ones = sorted(map(rank, order.anchors)), sorted(map(rank, ready))
-    while len(placed) < len(order.anchors):
+    every, next_ones = sorted(map(rank, order.gradients)), sorted(map(rank, ready))
+    while len(placed) < len(order.gradients):
         while next_ones and next_ones[0][2] in placed:
             heappop(next_ones)
         while every[0][2] in placed:
@@ -167,7 +167,7 @@ def _choose_greedily(order: UpdateOrder, costs: Mapping[str, int]) -> tuple[str,
         name = (next_ones or every)[0][2]
         placed[name] = None
         done: list[int] = []
-        for place in dict.fromkeys(order.places[anchor] for anchor in order.anchors[name]):
+        for place in dict.fromkeys(order.places[gradient] for gradient in order.gradients[name]):
             left[place] -= 1
             done += [] if left[place] else [place]
         for woken in awaiting.finish(done):
@@ -195,11 +195,11 @@ def _peak(order: UpdateOrder, graph: StepGraph, candidate: tuple[str, ...]) -> i
     """Return the peak number of recorded nodes and gradient sets that an order keeps alive."""
     nodes: dict[str, frozenset[str]] = {}  # those on the paths of an update's gradients, and of gradients before them
     for name in candidate:
-        anchors = order.anchors[name]
+        gradients = order.gradients[name]
         paths = (
             path.nodes
             for gradient, path in graph.paths.items()
-            if gradient in anchors or any(graph.causality.precedes(gradient, anchor) for anchor in anchors)
+            if gradient in gradients or any(graph.causality.precedes(gradient, other) for other in gradients)
         )
         nodes[name] = frozenset[str]().union(*paths)
     sizes: list[int] = []

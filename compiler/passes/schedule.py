@@ -68,20 +68,20 @@ def describe_updates(
     graph: StepGraph, chains: Mapping[str, Chain], before: Mapping[str, list[str]], closure: Causality
 ) -> UpdateOrder:
     """Return what an order policy needs to know: each update's gradients, what they need, what its write waits for."""
-    anchors = {name: chain.gradients for name, chain in chains.items()}
-    every = closure.collect(anchor for found in anchors.values() for anchor in found)
+    gradients = {name: chain.gradients for name, chain in chains.items()}
+    every = closure.collect(gradient for found in gradients.values() for gradient in found)
 
     def find_needed(update: str, nodes: tuple[str, ...]) -> Bits:
-        """Return the anchors that must come before one of some nodes, but for those of an update."""
+        """Return the gradients that must come before one of some nodes, but for those of an update."""
         found = NOTHING
         for name in nodes:
             found = unite(found, closure.meet(name, every))
-        return leave_out(found, closure.collect(anchors[update]))
+        return leave_out(found, closure.collect(gradients[update]))
 
     return UpdateOrder(
-        anchors=anchors,
+        gradients=gradients,
         places=closure.places,
-        needed={name: find_needed(name, anchors[name]) for name in chains},
+        needed={name: find_needed(name, gradients[name]) for name in chains},
         awaited={name: find_needed(name, (name,)) for name in chains},
         always=frozenset(name for name, chain in chains.items() if _is_always_deferred(name, chain, before, closure)),
         never=frozenset(name for name in chains if graph.nodes[name].defer == "never"),
@@ -140,8 +140,8 @@ class _Scheduler:
         self._writes = {name: None for name, node in graph.nodes.items() if node.is_write}
         self._listing = {name: index for index, name in enumerate(graph.nodes)}
         self._transforms = {name for chain in chains.values() for name in chain.transforms}
-        self._anchors = {anchor for chain in chains.values() for anchor in chain.gradients}
-        self._late = closure.collect(self._anchors)
+        self._gradients = {gradient for chain in chains.values() for gradient in chain.gradients}
+        self._late = closure.collect(self._gradients)
         """The gradients that are not taken yet."""
         self._never = {update for update in chains if graph.nodes[update].defer == "never"}
         self._hurried = {name for update in self._never for name in chains[update].transforms}
@@ -159,20 +159,20 @@ class _Scheduler:
 
     def run(self, order: UpdateOrder, chosen: Iterable[str]) -> tuple[str, ...]:
         """Return the sequence for updates in the chosen order, then everything else in listed order."""
-        remaining, nodes = dict(order.anchors), self._graph.nodes
+        remaining, nodes = dict(order.gradients), self._graph.nodes
         for name in (name for name in self._writes if not self._before[name]):
             if self._is_immediate(nodes[name]):
                 self._append(name)
         for together in self._group(tuple(chosen), order):
             # Micro-batch by micro-batch: the graph of one is gone before the next.
-            pairs = ((anchor, update) for update in together for anchor in remaining[update])
-            anchors = sorted(pairs, key=lambda pair: nodes[pair[0]].micro_batch)
-            last = {update: nodes[anchor].micro_batch for anchor, update in anchors}
-            for anchor, update in anchors:
-                if update in remaining and nodes[anchor].micro_batch == last[update]:
+            pairs = ((gradient, update) for update in together for gradient in remaining[update])
+            gradients = sorted(pairs, key=lambda pair: nodes[pair[0]].micro_batch)
+            last = {update: nodes[gradient].micro_batch for gradient, update in gradients}
+            for gradient, update in gradients:
+                if update in remaining and nodes[gradient].micro_batch == last[update]:
                     self._prepare(update)
                     remaining.pop(update)
-                self._demand(anchor)
+                self._demand(gradient)
         rest = (*(name for name in self._before if name not in self._writes), *self._writes)
         while len(self._done) < len(rest):
             for name in rest:
@@ -193,9 +193,9 @@ class _Scheduler:
         group: list[str] = []
         written = NOTHING
         for update in chosen:
-            anchors = order.anchors[update]
-            needs = any(self._closure.meet(anchor, written)[1] for anchor in anchors)
-            if group and (needs or not any(self._graph.nodes[anchor].micro_batch for anchor in anchors)):
+            gradients = order.gradients[update]
+            needs = any(self._closure.meet(gradient, written)[1] for gradient in gradients)
+            if group and (needs or not any(self._graph.nodes[gradient].micro_batch for gradient in gradients)):
                 yield tuple(group)
                 group, written = [], NOTHING
             group.append(update)
@@ -205,7 +205,7 @@ class _Scheduler:
     def _prepare(self, update: str) -> None:
         """Schedule the remaining predecessors of the update's write that no later gradient will schedule."""
         for name in self._find_missing(update):
-            is_late = name in self._anchors or self._closure.meet(name, self._late)[1]
+            is_late = name in self._gradients or self._closure.meet(name, self._late)[1]
             if not is_late and (update in self._never or not self._needs_wait(name)):
                 self._demand(name)
 
@@ -251,7 +251,7 @@ class _Scheduler:
                 continue
             self._accompany(node)
             self._done[node] = None
-            if node in self._anchors:
+            if node in self._gradients:
                 self._late = leave_out(self._late, self._closure.collect((node,)))
             if node in self._waits:
                 del self._waits[node]
