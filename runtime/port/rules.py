@@ -1,12 +1,15 @@
-"""Optimizers of PyTorch as those of the language."""
+"""Optimizers of PyTorch, their schedules and groups, as the language has them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from compiler.ir.value import Json
-from runtime.port.tape import as_list
+from graphspec.words import enumerate_words
+from runtime.audit.trace import Tick
+from runtime.port.loop import Loop
+from runtime.port.tape import Model, as_list
 
 _ADAM: Mapping[str, object] = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0}
 RULES: Mapping[str, tuple[str, Mapping[str, object]]] = {
@@ -52,3 +55,80 @@ def _as_json(value: object) -> Json:
             return [_as_json(each) for each in as_list(cast("object", value))]
         case _:
             return str(value)
+
+
+def find_schedule(loop: Loop, optimizer: str) -> tuple[Mapping[str, object] | None, str]:
+    """Return the schedule of a learning rate in the language, and what cannot be said of it."""
+    steps, events = loop.steps[optimizer], loop.tape.trace.events
+    schedule = steps[0].schedule
+    ticks = [at for at, each in enumerate(events) if isinstance(each, Tick) and each.optimizer == optimizer]
+    if schedule is not None and not ticks:
+        return None, f"{schedule.kind}, which sets its learning rate, was not advanced: write a schedule"
+    ends = zip(steps, [*(each.position for each in steps[1:]), len(events)], strict=True)
+    counts = [sum(step.position <= at < end for at in ticks) for step, end in ends]
+    if schedule is not None and schedule.curve is not None and set(counts[:-1]) <= {1} and counts[-1] <= 1:
+        return schedule.curve, ""
+    rates = {each.groups[0].get("lr") for each in steps}
+    return None, "its learning rate changes: write a schedule" if ticks or len(rates) > 1 else ""
+
+
+def find_moving(loop: Loop, optimizer: str) -> str:
+    """Return which options of an optimizer change besides its learning rate, and what to do about it."""
+    names = dict.fromkeys(
+        name
+        for step in loop.steps[optimizer][1:]
+        for group, first in zip(step.groups, loop.steps[optimizer][0].groups, strict=False)
+        for name, value in first.items()
+        if name != "lr" and group.get(name) != value
+    )
+    shown = enumerate_words([f"`{each}`" for each in names], conjunction="and")
+    what = f"option {shown} changes" if len(names) == 1 else f"options {shown} change"
+    return f"its {what}: write a schedule" if names else ""
+
+
+def find_groups(loop: Loop, model: Model) -> tuple[list[dict[str, object]], str]:
+    """Return the groups of a model in the language, and what cannot be said of them."""
+    parameters = {each.number for each in loop.tape.trace.tensors if each.kind == "params"}
+    own = {number: name for number, name in model.tensors.items() if number in parameters}
+    steppers = find_steppers(loop, model)
+    if not steppers:
+        return [], ""
+    if len({loop.turns.get(name, name) for name in steppers}) > 1:
+        return [], f"{' and '.join(steppers)} step parts of it: make these models of their own"
+    steps = loop.steps[steppers[0]][0]
+    moving = loop.moving.get(steppers[0], frozenset())
+    parts: dict[int, list[str]] = {}
+    for number, name in own.items():
+        at = next((index for index, each in enumerate(steps.members) if number in each), -1)
+        parts.setdefault(at if number in moving else -1, []).append(model.prefix + name)
+    names, found, todo = [model.prefix + each for each in own.values()], list[dict[str, object]](), ""
+    base = steps.groups[0]
+    for at, members in parts.items():
+        group = steps.groups[at]
+        fields: dict[str, object] = {"frozen": True} if at < 0 else {}
+        changed = (
+            {key for key in base if key != "initial_lr" and group.get(key) != base[key]} if at >= 0 else set[str]()
+        )
+        if "lr" in changed:
+            fields["lr_scale"] = float(f"{float(str(group['lr'])) / float(str(base['lr'])):.12g}")
+        if "weight_decay" in changed:
+            fields["weight_decay"] = group["weight_decay"]
+        todo = todo or ("its groups have other options: see `groups`" if changed - {"lr", "weight_decay"} else "")
+        found += [{"match": write_pattern(members, names), **fields}] if fields else []
+    return found, todo
+
+
+def find_steppers(loop: Loop, model: Model) -> list[str]:
+    """Return the optimizers that step a model."""
+    return [name for name, each in loop.trained.items() if model.name in each and name in loop.fired]
+
+
+def write_pattern(members: Sequence[str], names: Sequence[str]) -> str:
+    """Return a pattern that finds some of the parameters, by the modules that have no others."""
+    rest, parts = set(names) - set(members), dict[str, None]()
+    for name in members:
+        heads = (name[: at + 1] for at, letter in enumerate(name) if letter == ".")
+        head = next((each for each in heads if not any(other.startswith(each) for other in rest)), None)
+        parts[(head or name).replace(".", "[.]") + ("" if head else "$")] = None
+    found = list(parts)
+    return f"^{found[0]}" if len(found) == 1 else f"^({'|'.join(found)})"

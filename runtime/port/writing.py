@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from graphspec.words import enumerate_words
-from runtime.audit.trace import NOWHERE, Backward, GradientChange, Place, ScalerStep, Site, Tick, Write
+from runtime.audit.trace import NOWHERE, Backward, GradientChange, Place, ScalerStep, Site, Write
 from runtime.port.averages import Average
 from runtime.port.expressions import Text
 from runtime.port.iterations import Fired, Iteration
 from runtime.port.loop import Beat, Flow, Loop, find_beat
-from runtime.port.rules import describe_rule
+from runtime.port.rules import describe_rule, find_groups, find_moving, find_schedule, find_steppers
 from runtime.port.tape import Called, Clipped, Entry, Model, Ran, Ref, Stepped, find_refs
 from runtime.port.values import TODO, Line, Origin, Values, flow_style, free_name
 
@@ -180,8 +180,8 @@ class Writer:
             for each in self.loop.tape.trace.events[self.iteration.first : self.iteration.last]
         ):
             todos.append("code of the loop changes its gradients: write a `transform`")
-        curve, lacking = self._find_schedule(optimizer)
-        todos += [lacking, self._find_moving(optimizer)]
+        curve, lacking = find_schedule(self.loop, optimizer)
+        todos += [lacking, find_moving(self.loop, optimizer)]
         if curve is not None:
             fields["optimizer"] = {**(rule if isinstance(rule, dict) else {"name": rule}), "lr": curve}
         clip = next((each for each in self.loop.tape.entries if self._clips(each, optimizer)), None)
@@ -327,75 +327,11 @@ class Writer:
                     f"{entry.place}: it computes with the weights of {name}: for an average write an `ema`"
                 )
 
-    def _find_groups(self, model: Model) -> tuple[list[dict[str, object]], str]:
-        """Return the groups of a model in the language, and what cannot be said of them."""
-        loop, own = self.loop, {number: name for number, name in model.tensors.items() if number in self._parameters}
-        steppers = self._find_steppers(model)
-        if not steppers:
-            return [], ""
-        if len({loop.turns.get(name, name) for name in steppers}) > 1:
-            return [], f"{' and '.join(steppers)} step parts of it: make these models of their own"
-        steps = loop.steps[steppers[0]][0]
-        moving = loop.moving.get(steppers[0], frozenset())
-        parts: dict[int, list[str]] = {}
-        for number, name in own.items():
-            at = next((index for index, each in enumerate(steps.members) if number in each), -1)
-            parts.setdefault(at if number in moving else -1, []).append(model.prefix + name)
-        names, found, todo = [model.prefix + each for each in own.values()], list[dict[str, object]](), ""
-        base = steps.groups[0]
-        for at, members in parts.items():
-            group = steps.groups[at]
-            fields: dict[str, object] = {"frozen": True} if at < 0 else {}
-            changed = (
-                {key for key in base if key != "initial_lr" and group.get(key) != base[key]} if at >= 0 else set[str]()
-            )
-            if "lr" in changed:
-                fields["lr_scale"] = float(f"{float(str(group['lr'])) / float(str(base['lr'])):.12g}")
-            if "weight_decay" in changed:
-                fields["weight_decay"] = group["weight_decay"]
-            todo = todo or ("its groups have other options: see `groups`" if changed - {"lr", "weight_decay"} else "")
-            found += [{"match": write_pattern(members, names), **fields}] if fields else []
-        return found, todo
-
     def _find_whole(self, model: str) -> str:
         """Return the model that has all tensors of another and more, as its part; empty for none."""
         models, own = self.loop.tape.models, self.loop.tape.models[model].tensors.keys()
         wholes = (each.name for each in models.values() if each.name in self._used and own < each.tensors.keys())
         return next(wholes, "") if own else ""
-
-    def _find_steppers(self, model: Model) -> list[str]:
-        return [name for name, each in self.loop.trained.items() if model.name in each and name in self.loop.fired]
-
-    @cached_property
-    def _parameters(self) -> set[int]:
-        return {each.number for each in self.loop.tape.trace.tensors if each.kind == "params"}
-
-    def _find_schedule(self, optimizer: str) -> tuple[Mapping[str, object] | None, str]:
-        """Return the schedule of a learning rate in the language, and what cannot be said of it."""
-        steps, events = self.loop.steps[optimizer], self.loop.tape.trace.events
-        schedule = steps[0].schedule
-        ticks = [at for at, each in enumerate(events) if isinstance(each, Tick) and each.optimizer == optimizer]
-        if schedule is not None and not ticks:
-            return None, f"{schedule.kind}, which sets its learning rate, was not advanced: write a schedule"
-        ends = zip(steps, [*(each.position for each in steps[1:]), len(events)], strict=True)
-        counts = [sum(step.position <= at < end for at in ticks) for step, end in ends]
-        if schedule is not None and schedule.curve is not None and set(counts[:-1]) <= {1} and counts[-1] <= 1:
-            return schedule.curve, ""
-        rates = {each.groups[0].get("lr") for each in steps}
-        return None, "its learning rate changes: write a schedule" if ticks or len(rates) > 1 else ""
-
-    def _find_moving(self, optimizer: str) -> str:
-        """Return which options of an optimizer change besides its learning rate, and what to do about it."""
-        names = dict.fromkeys(
-            name
-            for step in self.loop.steps[optimizer][1:]
-            for group, first in zip(step.groups, self.loop.steps[optimizer][0].groups, strict=False)
-            for name, value in first.items()
-            if name != "lr" and group.get(name) != value
-        )
-        shown = enumerate_words([f"`{each}`" for each in names], conjunction="and")
-        what = f"option {shown} changes" if len(names) == 1 else f"options {shown} change"
-        return f"its {what}: write a schedule" if names else ""
 
     def _find_place(self, positions: Sequence[int]) -> float:
         """Return the place on the tape of a write: that of the iteration, if it takes place there."""
@@ -491,10 +427,10 @@ class Writer:
                 todo = f"{lacking_layer}write its arguments under `args`, or a function that returns it"
             elif model.arguments:
                 fields["args"] = dict(model.arguments)
-        steps = [self.loop.steps[name][0] for name in self._find_steppers(model) if name in self.loop.turns]
+        steps = [self.loop.steps[name][0] for name in find_steppers(self.loop, model) if name in self.loop.turns]
         if steps:  # its updates share the state of one optimizer
             fields["optimizer"] = describe_rule(steps[0].rule, steps[0].groups[0])[0]
-        groups, lacking = self._find_groups(model)
+        groups, lacking = find_groups(self.loop, model)
         if whole := self._find_whole(model.name):
             groups, lacking = [], f"it is a part of {whole}: call the `method` of {whole} that calls it"
         if groups:
@@ -548,17 +484,6 @@ def _lay_line(name: str, line: Line) -> Iterator[str]:
     if line.note:
         yield f"  # {line.note}"
     yield f"  {name}: {line.text}" + (f"  # {line.place}" if line.place != NOWHERE else "")
-
-
-def write_pattern(members: Sequence[str], names: Sequence[str]) -> str:
-    """Return a pattern that finds some of the parameters, by the modules that have no others."""
-    rest, parts = set(names) - set(members), dict[str, None]()
-    for name in members:
-        heads = (name[: at + 1] for at, letter in enumerate(name) if letter == ".")
-        head = next((each for each in heads if not any(other.startswith(each) for other in rest)), None)
-        parts[(head or name).replace(".", "[.]") + ("" if head else "$")] = None
-    found = list(parts)
-    return f"^{found[0]}" if len(found) == 1 else f"^({'|'.join(found)})"
 
 
 def _step_name(optimizer: str) -> str:

@@ -382,8 +382,14 @@ def _find_variable(tensor: torch.Tensor) -> str:
 def _describe_module(module: nn.Module) -> tuple[nn.Module, str]:
     """Return a module with its class; of one that PyTorch averages, compiles or replicates the module in it."""
     inner = module
-    while isinstance(inner, (AveragedModel, DistributedDataParallel)) or hasattr(inner, "_orig_mod"):
-        inner = getattr(inner, "_orig_mod", None) or inner.module
+    while True:
+        match inner:
+            case AveragedModel(module=nn.Module() as held) | DistributedDataParallel(module=nn.Module() as held):
+                inner = held
+            case nn.Module(_orig_mod=nn.Module() as held):
+                inner = held
+            case _:
+                break
     return inner, f"{_find_module(inner)}:{type(inner).__qualname__}"
 
 
