@@ -1,4 +1,4 @@
-"""Time our step against hand-written ones: ``python -m benchmarks.run [--rounds 60] [--only byol]``."""
+"""Time our step against hand-written ones: ``python -m benchmarks.run [--rounds 60] [NAME ...]``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from types import ModuleType
 
 import torch
 
-from benchmarks.workloads import WORKLOADS, Batch, Step, Workload
+from benchmarks import papers, workloads
+from benchmarks.workloads import Batch, Step, Workload
 from compiler import compile_step
 from graphspec import load
 from runtime import build, emit
@@ -17,6 +18,7 @@ from runtime.bench.emitted import load_emitted as read_emitted
 from runtime.bench.timing import Timing, interleave
 
 EXPERT = "expert"
+WORKLOADS = (*workloads.WORKLOADS, *papers.WORKLOADS)
 
 
 def load_emitted(workload: Workload) -> ModuleType:
@@ -57,12 +59,12 @@ def measure(workload: type[Workload], rounds: int) -> dict[str, Timing]:
     return interleave({name: cycle(step, batches) for name, step in made.items()}, EXPERT, rounds=rounds)
 
 
-def table(rounds: int, only: str | None) -> Iterator[str]:
+def table(rounds: int, names: list[str]) -> Iterator[str]:
     """Yield the lines of a Markdown table."""
     yield "| step | variant | ms | of expert | p10 - p90 | CPU time of expert |"
     yield "|---|---|---|---|---|---|"
     for workload in WORKLOADS:
-        if only in (None, workload.name):
+        if not names or workload.name in names:
             for name, timing in measure(workload, rounds).items():
                 spread = f"{timing.low:.2f} - {timing.high:.2f}"
                 figures = f"{timing.milliseconds:.3f} | {timing.ratio:.3f} | {spread} | {timing.cpu_ratio:.3f}"
@@ -73,10 +75,12 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--only", choices=[workload.name for workload in WORKLOADS])
+    parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
+    if unknown := set(options.names) - {workload.name for workload in WORKLOADS}:
+        parser.error(f"no step is named {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
-    for line in table(options.rounds, options.only):
+    for line in table(options.rounds, options.names):
         print(line, flush=True)
 
 

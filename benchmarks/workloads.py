@@ -25,6 +25,8 @@ class Workload(ABC):
     """Nets with their initial weights, and the loops that train them. Make a new one for every loop."""
 
     name: ClassVar[str]
+    exact: ClassVar[bool] = True
+    """Whether the expert sums in the order of the spec, so that our numbers are equal to the last bit."""
     nets: dict[str, nn.Module]
     """By the names they have in the spec."""
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.workloads import WORKLOADS, Workload
+from benchmarks.run import WORKLOADS
+from benchmarks.workloads import Workload
 from compiler import compile_step
 from examples.td3 import pendulum
 from graphspec import load

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from benchmarks.run import VARIANTS
-from benchmarks.workloads import WORKLOADS
+from benchmarks.run import VARIANTS, WORKLOADS
 
-every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+
+def each(workloads):
+    return pytest.mark.parametrize("workload", workloads, ids=lambda workload: workload.name)
+
+
+every_workload = each(WORKLOADS)
+ours = pytest.mark.parametrize("variant", ["emitted step", "built step"])
 
 
 def train(workload, variant):
@@ -20,13 +26,23 @@ def train(workload, variant):
     return losses, {f"{name}.{key}": value for name, state in states.items() for key, value in state.items()}
 
 
-@pytest.mark.parametrize("variant", ["emitted step", "built step"])
-@every_workload
+@ours
+@each([workload for workload in WORKLOADS if workload.exact])
 def test_five_steps_of_ours_are_those_of_the_expert_to_the_bit(workload, variant):
-    losses, ours = train(workload, variant)
+    losses, states = train(workload, variant)
     expected, theirs = train(workload, "expert")
     assert losses == expected
-    assert [name for name in theirs if not theirs[name].equal(ours[name])] == []
+    assert [name for name in theirs if not theirs[name].equal(states[name])] == []
+
+
+@ours
+@each([workload for workload in WORKLOADS if not workload.exact])
+def test_five_steps_of_ours_differ_by_rounding_from_an_expert_who_joins_calls(workload, variant):
+    losses, states = train(workload, variant)
+    expected, theirs = train(workload, "expert")
+    assert losses == pytest.approx(expected, rel=1e-6)
+    # Adam divides a gradient by its size: where that is small, the step shows its rounding.
+    assert [name for name in theirs if not theirs[name].allclose(states[name], rtol=1e-5, atol=2e-5)] == []
 
 
 @every_workload
@@ -38,6 +54,10 @@ def test_the_losses_of_the_idiom_differ_from_them_by_rounding_alone(workload):
 
 @every_workload
 def test_five_steps_move_every_model(workload):
-    before = {name: net[0].weight.clone() for name, net in workload().nets.items()}
-    after = train(workload, "emitted step")[1]
-    assert [name for name, weight in before.items() if after[f"{name}.0.weight"].equal(weight)] == []
+    before = {name: [weight.clone() for weight in net.parameters()] for name, net in workload().nets.items()}
+    made = workload()
+    step = VARIANTS["emitted step"](made)
+    for batch in made.batches(5):
+        step(batch)
+    after = {name: list(net.parameters()) for name, net in made.nets.items()}
+    assert [name for name, weights in before.items() if any(map(torch.equal, weights, after[name]))] == []
