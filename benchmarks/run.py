@@ -9,7 +9,7 @@ from types import ModuleType
 
 import torch
 
-from benchmarks import papers, workloads
+from benchmarks import classics, papers, workloads
 from benchmarks.workloads import Batch, Step, Workload
 from compiler import compile_step
 from graphspec import load
@@ -18,13 +18,13 @@ from runtime.bench.emitted import load_emitted as read_emitted
 from runtime.bench.timing import Timing, interleave
 
 EXPERT = "expert"
-WORKLOADS = (*workloads.WORKLOADS, *papers.WORKLOADS)
+WORKLOADS = (*workloads.WORKLOADS, *classics.WORKLOADS, *papers.WORKLOADS)
 
 
 def load_emitted(workload: Workload) -> ModuleType:
     """Return the file that is emitted for a workload's spec as a module, built on the workload's nets."""
     module = read_emitted(emit(compile_step(load(workload.spec))))
-    module.build(models=workload.nets)
+    module.build(dtype=torch.get_default_dtype(), models=workload.nets)
     return module
 
 
@@ -35,7 +35,8 @@ def make_emitted(workload: Workload) -> Step:
 
 def make_built(workload: Workload) -> Step:
     """Return the step that ``build`` gives, which looks at every batch before it lets it in."""
-    return build(compile_step(load(workload.spec)), device="cpu", models=workload.nets)
+    dtype = "float64" if torch.get_default_dtype() == torch.float64 else "float32"
+    return build(compile_step(load(workload.spec)), device="cpu", dtype=dtype, models=workload.nets)
 
 
 VARIANTS: dict[str, Callable[[Workload], Step]] = {
@@ -56,7 +57,8 @@ def measure(workload: type[Workload], rounds: int) -> dict[str, Timing]:
     """Time all variants of a workload in one interleaved run."""
     made = {name: make(workload()) for name, make in VARIANTS.items()}
     batches = workload().batches(16)
-    return interleave({name: cycle(step, batches) for name, step in made.items()}, EXPERT, rounds=rounds)
+    runs = {name: cycle(step, batches) for name, step in made.items()}
+    return interleave(runs, EXPERT, rounds=rounds, multiple=workload.period)
 
 
 def table(rounds: int, names: list[str]) -> Iterator[str]:

@@ -18,6 +18,8 @@ from torch import nn
 
 Batch = dict[str, torch.Tensor]
 Step = Callable[[Batch], Mapping[str, Any]]
+kernels: Any = torch
+"""Operators on lists of tensors, which PyTorch does not export."""
 SPECS = Path(__file__).parent / "specs"
 
 
@@ -27,6 +29,8 @@ class Workload(ABC):
     name: ClassVar[str]
     exact: ClassVar[bool] = True
     """Whether the expert sums in the order of the spec, so that our numbers are equal to the last bit."""
+    period: ClassVar[int] = 1
+    """After how many steps the same work comes again."""
     nets: dict[str, nn.Module]
     """By the names they have in the spec."""
 
@@ -168,9 +172,7 @@ class AveragedMlp(Workload):
         def step(batch: Batch) -> Mapping[str, Any]:
             loss = F.cross_entropy(self.net(batch["x"]), batch["label"])
             loss.backward()
-            gradients = [weight.grad for weight in weights]
-            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-            torch._foreach_mul_(gradients, (1.0 / (norm + 1e-6)).clamp(max=1.0))
+            clip(weights)
             optimizer.step()
             optimizer.zero_grad()
             follow(averages, weights, 0.999)
@@ -250,10 +252,21 @@ def apart(online: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return (2 - 2 * (F.normalize(online, dim=-1) * target).sum(-1)).mean()
 
 
+def clip(weights: list[nn.Parameter], parts: int = 1) -> None:
+    """Make the mean of gradients that were summed over some parts no longer than 1, in place."""
+    gradients = [weight.grad for weight in weights]
+    norm = torch.linalg.vector_norm(torch.stack(kernels._foreach_norm(gradients)))
+    if parts > 1:
+        factor = (1.0 / (norm / parts + 1e-6)).clamp(max=1.0) / parts
+    else:
+        factor = (1.0 / (norm + 1e-6)).clamp(max=1.0)
+    kernels._foreach_mul_(gradients, factor)
+
+
 @torch.no_grad()
 def follow(averages: list[nn.Parameter], weights: list[nn.Parameter], decay: float) -> None:
     """Move an average, all tensors in one call."""
-    torch._foreach_lerp_(averages, weights, 1 - decay)
+    kernels._foreach_lerp_(averages, weights, 1 - decay)
 
 
 @torch.no_grad()

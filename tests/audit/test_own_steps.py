@@ -37,7 +37,7 @@ def test_a_hand_written_reference_step_is_sound(kind: str, workload: type[Worklo
     made = workload()
     step = getattr(made, kind)()
     with audit() as audited:
-        for batch in made.batches(STEPS):
+        for batch in made.batches(STEPS * made.period):
             step(batch)
     assert judge(audited.report) == []
     assert len(list(audited.report.trace.of(Update))) >= STEPS
