@@ -203,7 +203,7 @@ def _compare_weights(
     """Yield how far the weights of each model are from those of the loop after an iteration."""
     tape = loop.tape
     numbers = next((found for at, found in tape.snapshots if at >= iteration.last), dict[int, Array]())
-    averages = {each.target for each in loop.averages}
+    averages = {each.target for each in loop.averages if each.decay}
     for own, other in ported.models.items():
         weights = apart = moved = 0.0
         for number, inner in tape.models[other].tensors.items():
