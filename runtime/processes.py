@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeVar, final
 
@@ -146,17 +147,24 @@ SAME = "start all processes by the same command, in the same environment, on the
 def compare(processes: Processes, find: Callable[[], Mapping[str, str]], *, when: str = "", help: str = SAME) -> None:
     """Raise SpecError (GS258), on all processes, where some differ in what all must have in common, with a remedy.
 
+    The message names those that differ from the most common value; of several such values, from that of the first rank.
     ``find`` returns that: what it is -> its value, or a digest of it, as a message shows it. A process that is alone
     need not know.
     """
     if processes.count == 1:
         return
-    first, *others = processes.gather(dict(find()))
-    found = [
-        f"{when}rank {rank} has another {name}: {theirs.get(name, 'none')}, and rank 0 has {value}"
-        for rank, theirs in enumerate(others, 1)
-        for name, value in first.items()
-        if theirs.get(name) != value
-    ]
+    held = processes.gather(dict(find()))
+    found: list[tuple[int, str]] = []
+    for name in dict.fromkeys(name for each in held for name in each):
+        values = [each.get(name, "none") for each in held]
+        value, count = Counter(values).most_common(1)[0]  # of several, that of the first rank
+        most = f"rank {values.index(value)} has {value}" if count == 1 else f"{count} ranks have {value}"
+        found += [
+            (rank, f"{when}rank {rank} has another {name}: {each}, and {most}")
+            for rank, each in enumerate(values)
+            if each != value
+        ]
+    found.sort(key=lambda each: each[0])  # of each rank in order
     if found:
-        raise problem("GS258", found[0], notes=tuple(found[1:]), help=help)
+        (_, message), *others = found
+        raise problem("GS258", message, notes=tuple(each for _, each in others), help=help)

@@ -176,13 +176,23 @@ def test_processes_that_drift_apart_are_noticed(tmp_path: Path, every: int, step
     assert (named in printed) == bool(step)
 
 
-def test_processes_that_were_started_differently_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [
+        ("07", ["rank 1 has another seed: 7, and rank 0 has 0"]),
+        ("700", ["rank 0 has another seed: 7, and 2 ranks have 0"]),
+        ("7100", ["rank 0 has another seed: 7, and 2 ranks have 0", "rank 1 has another seed: 1, and 2 ranks have 0"]),
+    ],
+)
+def test_processes_that_were_started_differently_are_refused(tmp_path: Path, seeds: str, said: list[str]) -> None:
     write(tmp_path)
-    ended = run_all(tmp_path, ("--seed", "0"), ("--seed", "7"))
+    ended = run_all(tmp_path, *(("--seed", seed) for seed in seeds))
     printed = "\n".join(each.output for each in ended)
-    assert [each.code for each in ended] == [1, 1]
+    assert [each.code for each in ended] == [1] * len(seeds)
     assert printed.count("error[") == 1
-    assert "error[GS258]: rank 1 has another seed: 7, and rank 0 has 0" in printed
+    assert printed.count("has another seed") == len(said)
+    assert f"error[GS258]: {said[0]}" in printed
+    assert all(each in printed for each in said)
     assert not (tmp_path / "out").exists()
 
 
