@@ -30,6 +30,9 @@ COMBINING: tuple[Literal["sum", "broadcast"], ...] = ("sum", "broadcast")
 NOT_COUNTED = "weights that FSDP2 gathers and gradients that are scattered (`scatter_set`)"
 """What processes with shards send besides: no message of the plan."""
 
+ROWS_SAVED = {"torch": ", which `stepgraph run` and `step(batch, rows=N)` save"}
+"""By backend, who saves the message with the numbers of rows: on others it is always sent."""
+
 NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 
@@ -120,6 +123,7 @@ def describe_messages(plan: CompiledStep, mode: str, processes: int) -> Iterator
     """Yield what is communicated in each function of a mode, a sentence for each message, and the sum."""
     functions, parallel = plan.program.mode(mode).functions, plan.program.parallel
     bucket = None if parallel is None else parallel.bucket_mb
+    rows = f"the number of rows of each{ROWS_SAVED.get(plan.program.backend, '')}"
     for function in functions:
         lines: dict[str, int] = {}
         for each in function.instructions:
@@ -136,7 +140,7 @@ def describe_messages(plan: CompiledStep, mode: str, processes: int) -> Iterator
                 if each.how
                 else {"sum": "the sum of", "gather": "the rows of", "broadcast": "the first one's"}[each.collective]
             )
-            what = "the number of rows of each" if each.name == "rows" else f"{verb} {', '.join(each.values)}"
+            what = rows if each.name == "rows" else f"{verb} {', '.join(each.values)}"
             works = ", ".join(dict.fromkeys(work.label for work in each.meanwhile))
             sent = each.count_sent(processes)
             has_sets = isinstance(each.start, Start) and each.start.has_sets

@@ -446,7 +446,9 @@ class GroupFeed:
             if batch is None:
                 return None
             batches.append(batch)
-        return cast("Batch", join_batches(batches, self.feed.place.spec))
+        joined = cast("Batch", join_batches(batches, self.feed.place.spec))
+        last = batches[-1]  # all have as many rows
+        return MarkedBatch(joined, rows=last.rows if isinstance(last, MarkedBatch) else None)
 
     def first(self) -> Batch | None:
         """Return the first batch of the run; the position stays."""

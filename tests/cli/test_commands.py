@@ -88,8 +88,11 @@ def test_a_file_that_cannot_be_written_is_told(spec, capsys):
 
 def test_plan_lists_the_messages_of_several_processes(spec, capsys):
     words = ["plan", "spec.yaml", "-s", "parallel={kind: replicated}", "--nproc", "3"]
-    assert execute(words) == 0
-    assert "messages of 3 processes" in capsys.readouterr().out
+    for backend, saved in (("torch", ", which `stepgraph run` and `step(batch, rows=N)` save"), ("tensorflow", "")):
+        assert execute([*words, "--backend", backend]) == 0
+        printed = capsys.readouterr().out
+        assert "messages of 3 processes" in printed
+        assert f"at the beginning: the number of rows of each{saved}; 8 B, for which each process sends 16 B" in printed
     assert execute([*words, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     jsonschema.validate(document, plan_schema())

@@ -8,6 +8,7 @@ import pytest
 from graphspec.diagnostics import SpecError
 from graphspec.loading import load
 from runtime.data import open_feed
+from runtime.data.share import Share
 from runtime.state import flatten, unflatten
 
 SPEC = """
@@ -274,6 +275,14 @@ def test_a_step_that_takes_several_batches_gets_them_in_order_and_leaves_out_the
             assert [given[name].tolist() for name in names] == batches[number * 3 : number * 3 + 3]
             assert (feed.epoch, feed.index, feed.rows(given)) == (epoch, number + 1, 6)
         assert feed.next() is None
+
+
+def test_several_batches_of_a_step_say_how_many_rows_all_processes_have_of_each(tmp_path):
+    np.savez(tmp_path / "numbers.npz", x=np.arange(15, dtype=np.float32))
+    replicated = load(GROUPED.replace("batch: 2", "batch: 3") + "parallel: {kind: replicated}\n")
+    for rank, own in enumerate((2, 1)):
+        given = open_feed(replicated, "train", seed=3, directory=tmp_path, share=Share(rank=rank, count=2)).next()
+        assert (given.rows, len(given["x"]), len(given["batch_1.x"])) == (3, own, own)
 
 
 def test_a_feed_of_several_batches_goes_on_where_it_was(tmp_path):
