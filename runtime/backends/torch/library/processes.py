@@ -6,6 +6,7 @@ All of them run one program, so that they meet in every collective in the same o
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -44,10 +45,10 @@ def is_set(part: Any) -> bool:
     return isinstance(part, (tuple, list))
 
 
-def _join(parts: Sequence[Any], flat: Sequence[Any]) -> list[Any]:
-    """Return flat values as parts: each a value, or as many as the set has, as a tuple."""
+def _join(sizes: Sequence[int | None], flat: Sequence[Any]) -> list[Any]:
+    """Return flat values as parts: each a value (size None), or as many as a set has, as a tuple."""
     values = iter(flat)
-    return [tuple(next(values) for _ in part) if is_set(part) else next(values) for part in parts]
+    return [next(values) if size is None else tuple(next(values) for _ in range(size)) for size in sizes]
 
 
 class Joined(torch.autograd.Function):
@@ -70,6 +71,31 @@ class Joined(torch.autograd.Function):
         (gradient,), replicas = gradients, ctx.replicas
         own = gradient if ctx.axis is None else replicas.own_rows(gradient, ctx.axis)
         return own / replicas.share(own), None, None, None
+
+
+class Memory:
+    """Memory for messages on the CPU, kept from step to step: new pages from the system cost as much as a copy.
+
+    A piece is used again once no tensor refers to it, so a value of a message stays as it is. Allocators of other
+    devices keep memory themselves.
+    """
+
+    least = 1 << 17  # bytes; malloc asks the system for this much and more
+
+    def __init__(self) -> None:
+        self.kept: dict[int, list[tuple[bytearray, weakref.ref[memoryview]]]] = {}  # by size, each with its user
+
+    def join(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the numbers of vectors of one type in one."""
+        first, size = tensors[0], sum(each.numel() * each.element_size() for each in tensors)
+        if first.device.type != "cpu" or size < self.least:
+            return torch.cat([*tensors])
+        pieces = self.kept.setdefault(size, [])
+        place = next((place for place, (_, user) in enumerate(pieces) if user() is None), len(pieces))
+        piece = pieces[place][0] if place < len(pieces) else bytearray(size)
+        view = memoryview(piece)  # lives as long as the tensor and all views of it
+        pieces[place : place + 1] = [(piece, weakref.ref(view))]
+        return torch.cat([*tensors], out=torch.frombuffer(view, dtype=first.dtype))
 
 
 class Buckets:
@@ -134,6 +160,7 @@ class Replicas:
         self.most = math.inf if bucket_mb is None else 1e6 * bucket_mb  # bytes, from which on a bucket is full
         self.half: torch.dtype | None = None if half is None else getattr(torch, half)
         self.early: list[Buckets] = []
+        self.memory = Memory()
         self.is_lonely = self.count == 1 and not alone
 
     def __deepcopy__(self, memo: object) -> Replicas:
@@ -232,36 +259,40 @@ class Replicas:
         have a size, and in a shorter type, where there is one and they need not be ``exact``.
         """
         flat = [(each, is_set(part)) for part in parts for each in (part if is_set(part) else (part,))]
+        sizes, in_sets = [len(part) if is_set(part) else None for part in parts], [each for _, each in flat]
         own = [each if each is None else torch.as_tensor(each, device=self.device).detach() for each, _ in flat]
         is_short = self.half is not None and not exact
         if self.count == 1:
             if is_short and any(map(is_set, parts)):
                 require_others(self)
-            return Message((), lambda: _join(parts, own))
+            return Message((), lambda: _join(sizes, own))
         floating = (each.dtype for each in own if each is not None and each.is_floating_point())
         kind = next(floating, torch.int32)  # in which truth values are counted, as what is not true
         truths = [each is not None and each.dtype == torch.bool for each in own]
         places = {place: each for place, each in enumerate(own) if each is not None}
         places |= {place: each.logical_not().to(kind) for place, each in places.items() if truths[place]}
         if is_short:
-            places |= {place: self.shorten(each) for place, each in places.items() if flat[place][1]}
+            places |= {place: self.shorten(each) for place, each in places.items() if in_sets[place]}
         sent = self._find_sent(parts)
         rest = [place for place in places if place not in sent]
         for chunk in self.divide([places[place] for place in rest]):
             chosen = [rest[each] for each in chunk]
             message = self.send([places[place] for place in chosen])
             sent |= {place: (message, at) for at, place in enumerate(chosen)}
+        dtypes = [None if each is None else each.dtype for each in own]
 
         def finish() -> list[Any]:
-            """Return the sums in place of the parts."""
+            """Return the sums in place of the parts; what was sent is in the message, and need not be kept."""
             found: list[torch.Tensor | None] = []
             for place, is_truth in enumerate(truths):
                 total = sent[place][0].wait(sent[place][1]) if place in sent else None
-                found.append(total == 0 if is_truth and total is not None else total)
+                if total is not None and not in_sets[place]:  # a loss that is kept does not keep the whole message
+                    total = total == 0 if is_truth else total.clone()
+                found.append(total)
             if is_short:  # as they were
-                pairs = zip(found, own, strict=True)
-                found = [each if each is None or like is None else each.to(like.dtype) for each, like in pairs]
-            return _join(parts, found)
+                pairs = zip(found, dtypes, strict=True)
+                found = [each if each is None or dtype is None else each.to(dtype) for each, dtype in pairs]
+            return _join(sizes, found)
 
         return Message((), finish)
 
@@ -281,20 +312,23 @@ class Replicas:
             size += each.numel() * each.element_size()
         return buckets if tensors else []
 
+    @torch.no_grad()
     def send(self, tensors: Sequence[torch.Tensor]) -> Message:
         """Begin to add up tensors in one message for each type of number."""
+        kinds = [(each.dtype, each.shape) for each in tensors]
         groups: dict[torch.dtype, list[torch.Tensor]] = {}
         for each in tensors:
             groups.setdefault(each.dtype, []).append(each.reshape(-1))
-        buckets = {dtype: torch.cat(group) for dtype, group in groups.items()}
+        buckets = {dtype: self.memory.join(group) for dtype, group in groups.items()}
         works = [dist.all_reduce(bucket, async_op=True) for bucket in buckets.values()]
 
         def finish() -> list[Any]:
             """Return the sums in place of the tensors."""
             totals = {
-                dtype: iter(bucket.split([each.numel() for each in groups[dtype]])) for dtype, bucket in buckets.items()
+                dtype: iter(bucket.split([shape.numel() for each, shape in kinds if each == dtype]))
+                for dtype, bucket in buckets.items()
             }
-            return [next(totals[each.dtype]).view(each.shape) for each in tensors]
+            return [next(totals[dtype]).view(shape) for dtype, shape in kinds]
 
         return Message(works, finish)
 
