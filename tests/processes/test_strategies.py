@@ -16,7 +16,7 @@ from graphspec import SpecError, load
 from runtime import Step, build, emit
 from runtime.train.together import join
 from tests.conformance.scenario import BACKENDS
-from tests.processes.cases import CASES, FIT, PLAIN, SYNCED, write_text
+from tests.processes.cases import CASES, FIT, PLAIN, SYNCED, TRAINED, write_text
 from tests.processes.strategies import FEW, REPLICAS, SHOWN, SINGLE, Found, measure, read, try_case
 
 pytestmark = [
@@ -25,7 +25,7 @@ pytestmark = [
 ]
 HEAD = "graphspec: 1\nname: case\n"
 REPLICATED = HEAD + "parallel: {kind: replicated}\n" + FIT + PLAIN
-COMPARED = [(kind, name) for kind, names in SHOWN.items() for name in names if name.removesuffix(SINGLE) in CASES]
+COMPARED = [(kind, name) for kind, names in SHOWN.items() for name in names if name.removesuffix(SINGLE) in TRAINED]
 
 
 @cache
