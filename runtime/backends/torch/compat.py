@@ -78,9 +78,44 @@ def compile_whole(function: Callable[..., Any], compiler: str | Callable[..., An
     The setting that lets torch.compile trace gradients is one of the process: it adds what can be captured.
     """
     import torch._dynamo.config
+    from torch._dynamo.symbolic_convert import TensorifyState
 
     torch._dynamo.config.trace_autograd_ops = True
-    return torch.compile(function, fullgraph=True, dynamic=False, backend=compiler)
+    compile_graph = torch._dynamo.lookup_backend(compiler)
+
+    def compile_tensors(graph: Any, inputs: Any) -> Any:
+        """Compile a graph once Dynamo knows that it reads no tensor as a Python number.
+
+        Dynamo keeps a symbol for every input that is a number of float64 on the CPU. Where a compiler does not use it,
+        Dynamo traces again, and then leaves out what is written into such inputs (PyTorch 2.13).
+        """
+        for name in _find_float_symbols(inputs):
+            TensorifyState.specialize(name)
+        try:
+            return compile_graph(graph, inputs)
+        finally:
+            TensorifyState.clear()
+
+    compiled = torch.compile(function, fullgraph=True, dynamic=False, backend=compile_tensors)
+
+    def run(*given: Any) -> Any:
+        """Run the graph; what functions compiled elsewhere left behind does not count when it is made."""
+        TensorifyState.clear()
+        return compiled(*given)
+
+    return run
+
+
+def _find_float_symbols(inputs: Any) -> Iterator[str]:
+    """Yield the symbols that Dynamo keeps for numbers among the inputs of a graph."""
+    from torch._guards import detect_fake_mode
+    from torch.utils._sympy.symbol import SymT, symbol_is_type
+
+    mode = detect_fake_mode(inputs)
+    shapes = None if mode is None else mode.shape_env
+    for symbol in () if shapes is None else shapes.backed_var_to_val:
+        if symbol_is_type(symbol, SymT.FLOAT):
+            yield str(symbol)
 
 
 LOOK = "aten::_amp_foreach_non_finite_check_and_unscale_"

@@ -135,6 +135,29 @@ def test_states_cross_between_graphs_through_autograd_and_eager_steps(compiler):
     assert compiler.graphs == 2
 
 
+def test_what_is_written_into_single_numbers(compiler):
+    compiler.run = aot_eager  # the pass that had Dynamo leave such writes out is one of autograd's compiler
+    spec = {
+        "graphspec": 1,
+        "name": "numbers",
+        "inputs": {"x": {"shape": ["batch", 4]}},
+        "outputs": ["loss", "seen"],
+        "models": {"scale": {"parameter": {"shape": [], "init": 0.5}, "optimizer": {"name": "adam", "lr": 0.1}}},
+        "state": {"total": {"shape": [], "init": 0.0}},
+        "ops": {
+            "factor": {"forward": "scale", "after": []},
+            "loss": {"expr": "mean(square(factor * x - 1))"},
+            "step": {"update": "scale", "loss": "loss"},
+            "sum": {"expr": "total + loss"},
+            "push": {"assign": "total", "value": "sum"},
+            "seen": {"expr": "total + 1", "after": ["push"]},
+        },
+    }
+    eager, captured = pair(compile_step(load(json.dumps(spec))))
+    assert_same(eager, captured, draw(eager, 3))
+    assert compiler.graphs == 1
+
+
 RULES = [
     "sgd",
     {"name": "sgd", "lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
