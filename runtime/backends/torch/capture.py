@@ -62,6 +62,8 @@ class Captured:
     fed: Sequence[Any]
     """Numbers of ops, which are computed before it."""
     windows: Sequence[Any]
+    taps: Sequence[dict[str, Any]]
+    """Results of inner layers, by model; a call whose results no op reads leaves them there."""
     modes: Sequence[tuple[nn.Module, bool]]
     """Modules, each with whether it is in training when the graph begins."""
     report: Report
@@ -85,11 +87,13 @@ class Captured:
         return outputs
 
     def feed(self) -> None:
-        """Compute the numbers of the step, and put modules into the modes in which the graph begins."""
+        """Compute the numbers of the step, and put modules and taps into the state in which the graph begins."""
         for optimizer, times in self.optimizers:
             optimizer.feed(times)
         for each in (*self.fed, *self.windows):
             each.feed()
+        for each in self.taps:
+            each.clear()  # a graph is made for an empty one
         for module, train in self.modes:
             if module.training is not train:
                 module.training = train
@@ -174,6 +178,7 @@ def _make(function: Function, title: str, loaded: Loaded, report: Report) -> Cap
     times = Counter(part.optimizer for part in applied)
     windows = (each.window for each in function.instructions if isinstance(each, _WINDOWED))
     fed = tuple(names[each] for each in FED if each in names)
+    watched = tuple(names[each] for each in ("Taps",) if each in names)
     modules = dict.fromkeys(module for model in names["MODELS"].values() for module in model.modules())
     return Captured(
         title=title,
@@ -181,6 +186,7 @@ def _make(function: Function, title: str, loaded: Loaded, report: Report) -> Cap
         optimizers=[(names["OPTIMIZERS"][each], number) for each, number in times.items()],
         fed=[each for each in names.values() if isinstance(each, fed)],
         windows=[names["WINDOWS"][each] for each in dict.fromkeys(windows)],
+        taps=[each for each in names.values() if isinstance(each, watched)],
         modes=[(module, module.training) for module in modules],
         report=report,
         compiled=compile_whole(plain, COMPILER),

@@ -135,6 +135,25 @@ def test_states_cross_between_graphs_through_autograd_and_eager_steps(compiler):
     assert compiler.graphs == 2
 
 
+def test_a_call_whose_inner_results_no_op_reads_makes_no_further_graph(compiler):
+    net = {"layers": [{"linear": 5}, "relu", {"linear": 3}], "optimizer": {"name": "sgd", "lr": 0.1}}
+    spec = {
+        "graphspec": 1,
+        "name": "tapped",
+        "inputs": {"x": {"shape": ["batch", 4]}, "z": {"shape": ["batch", 4]}},
+        "outputs": ["inner", "other"],
+        "models": {"net": net},
+        "ops": {
+            "out": {"forward": "net", "inputs": "x", "outputs": ["out", {"inner": {"tap": "0"}}]},
+            "step": {"update": "net", "loss": "mean(square(out)) + mean(square(inner))"},
+            "other": {"forward": "net", "inputs": "z"},
+        },
+    }
+    eager, captured = pair(compile_step(load(json.dumps(spec))))
+    assert_same(eager, captured, draw(eager, 3))
+    assert compiler.graphs == 1
+
+
 def test_what_is_written_into_single_numbers(compiler):
     compiler.run = aot_eager  # the pass that had Dynamo leave such writes out is one of autograd's compiler
     spec = {
