@@ -1,20 +1,21 @@
-"""Time steps that are captured as graphs against eager ones: ``python -m benchmarks.captured [--rounds N] [NAME ...]``.
+"""Time captured steps against eager ones: ``python -m benchmarks.captured [--rounds N] [--examples] [NAME ...]``.
 
-Both train on the same made-up batches, so that all active sets of a spec take part as often as in training.
+The steps of the benchmarks are compared with the emitted file, and with the step as tutorials write it. Examples have
+no such step, and are compared with what ``build`` gives without ``jit``.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from benchmarks.run import cycle
-from benchmarks.workloads import SPECS, Batch
+from benchmarks.run import WORKLOADS, cycle, make_emitted
+from benchmarks.workloads import Batch, Workload
 from compiler import Plan, compile_step
 from graphspec import load
 from runtime import Step, build
@@ -24,13 +25,71 @@ from runtime.bench.timing import Timing, interleave
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ROWS, FIRST = 64, 40
 """The rows of a batch where the spec names none, and the steps before the measurement, in which graphs are compiled."""
+CAPTURED, EAGER, IDIOM = "captured", "eager", "idiom"
+ROUNDS = 41
+"""An odd number: the median of ratios is then that of their reciprocals."""
 
 
-def find_specs(names: list[str]) -> Iterator[Path]:
-    """Yield the specs of the benchmarks and of the examples, or those with some names."""
-    for path in (*sorted(SPECS.glob("*.yaml")), *sorted(EXAMPLES.glob("*/*.yaml"))):
-        if not names or path.stem in names:
-            yield path
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A captured step, what it is compared with, and batches for all of them."""
+
+    name: str
+    captured: Step
+    others: Mapping[str, Callable[[Batch], object]]
+    batches: Sequence[Batch]
+    period: int
+    """After how many steps the same work comes again."""
+    reports: Sequence[str]
+    """What was reported on compilations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """The time of a captured step as a multiple of another's: median, 10 % and 90 %."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def over(cls, other: Timing) -> Ratio:
+        """Return the ratio to a variant that was timed with the captured step as its baseline."""
+        return cls(median=1 / other.ratio, low=1 / other.high, high=1 / other.low)
+
+    def __str__(self) -> str:
+        """Return the cells of a table."""
+        return f"{self.median:.2f} | {self.low:.2f} - {self.high:.2f}"
+
+
+def make_reference(workload: type[Workload]) -> Candidate:
+    """Return the variants of a step of the benchmarks."""
+    reports: list[str] = []
+    captured = build(
+        compile_step(load(workload().spec)), device="cpu", models=workload().nets, jit="step", report=reports.append
+    )
+    return Candidate(
+        name=workload.name,
+        captured=captured,
+        others={EAGER: make_emitted(workload()), IDIOM: workload().idiom()},
+        batches=workload().batches(16),
+        period=workload.period,
+        reports=reports,
+    )
+
+
+def make_example(path: Path) -> Candidate:
+    """Return the variants of an example, on made-up batches."""
+    plan, reports = compile_step(load(path)), list[str]()
+    code = [each.stem for each in path.parent.glob("*.py")]
+    return Candidate(
+        name=path.stem,
+        captured=build(plan, device="cpu", allow=code, jit="step", report=reports.append),
+        others={EAGER: build(plan, device="cpu", allow=code)},
+        batches=make_batches(plan, 8),
+        period=1,
+        reports=reports,
+    )
 
 
 def make_batches(plan: Plan, count: int) -> list[Batch]:
@@ -47,46 +106,56 @@ def make_batches(plan: Plan, count: int) -> list[Batch]:
     ]
 
 
-def measure(path: Path, rounds: int) -> tuple[dict[str, Timing], float, int, list[str]]:
-    """Time both variants of a spec; return also the seconds of compiling, the graphs, and what runs eagerly."""
-    plan, texts = compile_step(load(path)), list[str]()
-    code = [each.stem for each in path.parent.glob("*.py")]
-    eager = build(plan, device="cpu", allow=code)
-    captured = build(plan, device="cpu", allow=code, jit="step", report=texts.append)
-    steps: dict[str, Step] = {"eager": eager, "captured": captured}
-    batches = make_batches(plan, 8)
-    for step in steps.values():
-        for at in range(FIRST):
-            step(batches[at % len(batches)])
-    seconds = [float(text.split()[-2]) for text in texts if text.startswith("compiled")]
-    timings = interleave({name: cycle(step, batches) for name, step in steps.items()}, "eager", rounds=rounds)
-    return timings, sum(seconds), len(seconds), [note for note in captured.notes if "eagerly" in note]
+def measure(candidate: Candidate, rounds: int) -> dict[str, Timing]:
+    """Time all variants in one interleaved run, after the steps in which graphs are compiled."""
+    runs = {CAPTURED: cycle(candidate.captured, [*candidate.batches])}
+    runs |= {name: cycle(step, [*candidate.batches]) for name, step in candidate.others.items()}  # pyright: ignore[reportArgumentType]
+    for run in runs.values():
+        for _ in range(FIRST):
+            run()
+    return interleave(runs, CAPTURED, rounds=rounds, multiple=candidate.period)
 
 
-def table(rounds: int, names: list[str]) -> Iterator[str]:
-    """Yield the lines of a Markdown table, and below it the geometric mean of what is captured."""
-    yield "| step | eager ms | captured ms | of eager | p10 - p90 | graphs | compiled in s |"
-    yield "|---|---|---|---|---|---|---|"
-    ratios: list[float] = []
-    for path in find_specs(names):
-        timings, seconds, graphs, eager = measure(path, rounds)
-        first, found = timings["eager"].milliseconds, timings["captured"]
-        figures = f"{found.milliseconds:.3f} | {found.ratio:.2f} | {found.low:.2f} - {found.high:.2f}"
-        yield f"| {path.stem} | {first:.3f} | {figures} | {graphs} | {seconds:.0f} |"
-        yield from (f"    {note}" for note in eager)
-        ratios += [found.ratio] if graphs else []
+def find_candidates(names: Sequence[str], examples: bool) -> Iterator[Candidate]:
+    """Yield the steps of the benchmarks, or the examples; or those with some names."""
+    if examples:
+        paths = (path for path in sorted(EXAMPLES.glob("*/*.yaml")) if not names or path.stem in names)
+        yield from map(make_example, paths)
+    else:
+        yield from (make_reference(each) for each in WORKLOADS if not names or each.name in names)
+
+
+def table(rounds: int, names: Sequence[str], examples: bool) -> Iterator[str]:
+    """Yield the lines of a Markdown table, and below it the geometric means of what is captured."""
+    others = (EAGER,) if examples else (EAGER, IDIOM)
+    titles = [f"{each} ms | captured of {each} | p10 - p90" for each in others]
+    yield f"| step | captured ms | {' | '.join(titles)} | graphs | compiled in s |"
+    yield "|---" * (4 + 3 * len(others)) + "|"
+    found: dict[str, list[float]] = {each: [] for each in others}
+    for candidate in find_candidates(names, examples):
+        timings = measure(candidate, rounds)
+        seconds = [float(text.split()[-2]) for text in candidate.reports if text.startswith("compiled ")]
+        cells = [f"{timings[each].milliseconds:.3f} | {Ratio.over(timings[each])}" for each in others]
+        own = timings[CAPTURED].milliseconds
+        yield f"| {candidate.name} | {own:.3f} | {' | '.join(cells)} | {len(seconds)} | {sum(seconds):.0f} |"
+        yield from (f"    {note}" for note in candidate.captured.notes if " runs eagerly: " in note)
+        for each in others if seconds else ():
+            found[each].append(Ratio.over(timings[each]).median)
         torch._dynamo.reset()
-    yield f"geometric mean: {math.exp(statistics.fmean(map(math.log, ratios))):.3f} of {len(ratios)} steps"
+    for each, ratios in found.items():
+        if ratios:
+            yield f"geometric mean of {len(ratios)} captured steps: {statistics.geometric_mean(ratios):.3f} of {each}"
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("names", nargs="*")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--examples", action="store_true", help="the examples, against their eager steps")
+    parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    for line in table(options.rounds, options.names):
+    for line in table(options.rounds, options.names, options.examples):
         print(line, flush=True)
 
 

@@ -270,3 +270,29 @@ outputs: [loss, accuracy, shown]
 data: {train: {source: digits, batch: 32, shuffle: true}}
 run: {steps: 12, checkpoint: {every: 4 steps, keep: 3}, images: {value: shown, every: 7 steps}}
 """
+
+
+@pytest.mark.parametrize(
+    "rule", ["{name: sgd, lr: 0.1, momentum: 0.9}", "{name: adamw, lr: 0.1}"], ids=["sgd", "adamw"]
+)
+@pytest.mark.parametrize("forms", [("--jit", ""), ("", "--jit")], ids=["captured first", "eager first"])
+def test_a_run_goes_on_captured_or_eagerly_from_the_checkpoint_of_the_other(line, monkeypatch, forms, rule):
+    from runtime.backends.torch import capture
+
+    graphs = []
+    monkeypatch.setattr(capture, "COMPILER", lambda graph, inputs: graphs.append(graph) or graph.forward)
+    Path("line.yaml").write_text(SPEC.replace("{name: sgd, lr: 0.1, momentum: 0.9}", rule))
+    run(out="eager")
+    first, second = ([form] * bool(form) for form in forms)
+    run("--steps", "5", *first)
+    run("--resume", "--steps", "12", *second)
+    assert graphs
+    found, meant = (read_checkpoint(Path(out, "checkpoints", "step-12")) for out in ("out", "eager"))
+    assert found.sections["counters"] == meant.sections["counters"]
+    assert found.arrays.keys() == meant.arrays.keys()
+    for name, array in meant.arrays.items():
+        # Rounding of float32 numbers up to 10, the first gradients, over 12 steps.
+        np.testing.assert_allclose(found.arrays[name], array, rtol=1e-5, atol=1e-5, err_msg=name)
+    assert [row["error"] for row in rows()] == pytest.approx(
+        [row["error"] for row in rows("eager")], rel=1e-5, abs=1e-5
+    )

@@ -1,12 +1,18 @@
-"""Random specs, captured as graphs, against eager steps: ``python -m tests.properties.captured COUNT [--all]``."""
+"""Random specs, captured as graphs: ``python -m tests.properties.captured COUNT [--eager] [--inductor] [--all]``.
+
+Their numbers are compared with those of the oracle, or for more steps with eager ones, slots of optimizers included.
+Graphs run the operations that Dynamo has found as they are, or what Inductor makes of them.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,9 +25,12 @@ from graphspec.diagnostics import SpecError
 from runtime import Step, build
 from runtime.backends.torch import capture
 from runtime.backends.torch.codegen.graph import GraphDialect
+from tests.oracle.optimizers import DegenerateError
+from tests.properties import agreement
 from tests.properties.agreement import (
     SINGLE,
     TOLERANCE,
+    Record,
     batches,
     codes_of,
     find_error,
@@ -30,8 +39,10 @@ from tests.properties.agreement import (
     is_small,
     modes_of,
 )
+from tests.properties.execution import Execution
 from tests.properties.plans import PACE
 from tests.properties.specs import base_spec, random_spec
+from tests.properties.users import make_models
 
 INSIDE = frozenset(GraphDialect.direct)
 """The rules of optimizers that a graph can hold."""
@@ -39,12 +50,19 @@ STEPS = 3
 """How often the modes of a spec are gone through."""
 
 
+Write = Callable[[Random], Any]
+
+
 @dataclass(kw_only=True)
 class Tally:
     """What came of many specs."""
 
     agreed: int = 0
-    diverged: int = 0
+    """Specs with at least one graph whose numbers are right."""
+    uncaptured: int = 0
+    """Specs without a graph whose numbers are right."""
+    unjudged: int = 0
+    """Specs whose numbers say nothing: they overflow, or hang on rounding."""
     graphs: int = 0
     """Functions that were captured, and compiled no more than once."""
     eager: Counter[str] = field(default_factory=Counter)
@@ -52,13 +70,75 @@ class Tally:
     rejected: Counter[str] = field(default_factory=Counter)
     mismatches: list[str] = field(default_factory=list)
 
+    def add(self, other: Tally) -> None:
+        """Add what came of other specs."""
+        self.agreed += other.agreed
+        self.uncaptured += other.uncaptured
+        self.unjudged += other.unjudged
+        self.graphs += other.graphs
+        self.eager += other.eager
+        self.rejected += other.rejected
+        self.mismatches += other.mismatches
 
-def try_specs(seeds: Iterable[int], write: Callable[[Random], Any] = base_spec) -> Tally:
-    """Compare the steps of random specs in both forms; each graph runs its operations as Dynamo has found them."""
-    tally, before = Tally(), capture.COMPILER
-    capture.COMPILER = lambda graph, inputs: graph.forward
+
+class CapturedExecution(Execution):
+    """A plan that runs as graphs, and shows its numbers as an emitted file does."""
+
+    def __init__(self, plan: Plan) -> None:
+        called = {model.name for model in plan.program.models}
+        given = {name: each for name, each in make_models(plan.spec, torch.float64).items() if name in called}
+        self.built = make(plan, "step", given)
+        self.names = self.built._built.engine.loaded.names  # pyright: ignore[reportAttributeAccessIssue]
+        self.models = self.built.models  # pyright: ignore[reportIncompatibleVariableOverride]
+
+
+@contextmanager
+def running(inductor: bool) -> Iterator[None]:
+    """Compile with Inductor, or run the operations of a graph one by one."""
+    before = capture.COMPILER
+    capture.COMPILER = "inductor" if inductor else lambda graph, inputs: graph.forward
     try:
-        for seed in seeds:
+        yield
+    finally:
+        capture.COMPILER = before
+        torch._dynamo.reset()
+
+
+def judge_specs(seeds: Iterable[int], write: Write = base_spec, *, inductor: bool = False) -> Tally:
+    """Compare captured steps of random specs with the oracle; eager ones of the emitted files are compared, too."""
+    tally = Tally()
+    for seed in seeds:
+        mine, theirs = Tally(), agreement.Tally()
+        try:
+            with running(inductor):
+                mismatch = agreement.try_spec(direct(write(Random(seed))), ("fewest",), theirs, partial(run, mine))
+        except DegenerateError:
+            tally.unjudged += 1
+            continue
+        except SpecError as error:  # of a build
+            tally.rejected[codes_of(error)] += 1
+            continue
+        tally.add(Tally(mismatches=[f"seed {seed}: {mismatch}"]) if mismatch else mine)
+        tally.rejected += theirs.rejected
+    return tally
+
+
+def run(tally: Tally, document: Mapping[str, object], modes: Sequence[str]) -> Record:
+    """Return what a captured step makes of a document, and count its graphs."""
+    plan = compile_step(load(json.dumps(document) + "\n"), "torch", pace=PACE)
+    execution = CapturedExecution(plan)
+    record = agreement.run(execution, plan.spec, modes)
+    problem = count(execution.built, tally)
+    if problem:
+        raise RuntimeError(problem)
+    return record
+
+
+def try_specs(seeds: Iterable[int], write: Write = base_spec, *, inductor: bool = False) -> Tally:
+    """Compare captured steps of random specs with eager ones."""
+    tally = Tally()
+    for seed in seeds:
+        with running(inductor):
             try:
                 document = direct(write(Random(seed)))
                 plan = compile_step(load(json.dumps(document) + "\n"), "torch", pace=PACE)
@@ -67,10 +147,7 @@ def try_specs(seeds: Iterable[int], write: Callable[[Random], Any] = base_spec) 
                 tally.rejected[codes_of(error)] += 1
                 continue
             found = compare(steps[0], steps[1], tally)
-            tally.mismatches += [f"seed {seed}: {found}"] * bool(found)
-            torch._dynamo.reset()
-    finally:
-        capture.COMPILER = before
+        tally.mismatches += [f"seed {seed}: {found}"] * bool(found)
     return tally
 
 
@@ -89,9 +166,9 @@ def direct(value: Any) -> Any:
             return value
 
 
-def make(plan: Plan, jit: Any) -> Step:
+def make(plan: Plan, jit: Any, models: Mapping[str, torch.nn.Module] | None = None) -> Step:
     """Return the step of a plan."""
-    return build(plan, device="cpu", dtype="float64", allow=["tests"], jit=jit)
+    return build(plan, device="cpu", dtype="float64", allow=["tests"], jit=jit, models=models)
 
 
 def compare(eager: Step, captured: Step, tally: Tally) -> str:
@@ -103,7 +180,7 @@ def compare(eager: Step, captured: Step, tally: Tally) -> str:
         outputs, theirs = (take(step, batch, turn) for step in (captured, eager))
         pairs = [(outputs, theirs), (outputs, theirs) if not theirs else (state_of(captured), state_of(eager))]
         if not all(is_small(each) for _, wanted in pairs for each in wanted.values()):
-            tally.diverged += 1
+            tally.unjudged += 1
             return ""
         for found, wanted in pairs:
             if found.keys() != wanted.keys():
@@ -128,7 +205,8 @@ def count(captured: Step, tally: Tally) -> str:
         tally.eager[each.reason[:60]] += bool(each.reason)
     reasons = (note.partition(" runs eagerly: ")[2] for note in captured.notes if " runs eagerly: " in note)
     tally.eager.update(reason.partition("': ")[2][:60] or reason[:60] for reason in reasons)
-    tally.agreed += 1
+    is_graph = any(each.made for each in graphs.values())
+    tally.agreed, tally.uncaptured = tally.agreed + is_graph, tally.uncaptured + (not is_graph)
     return ""
 
 
@@ -161,15 +239,22 @@ def flat(counters: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
 
 
 def main() -> None:
-    """Print what came of the specs."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print what came of the specs, and of each as soon as it is known."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--eager", action="store_true", help="compare with eager steps, not with the oracle")
+    parser.add_argument("--inductor", action="store_true", help="compile the graphs: half a minute for each spec")
     parser.add_argument("--all", action="store_true", help="specs with all features, of which few become graphs")
     options = parser.parse_args()
-    seeds = range(options.first, options.first + options.count)
-    tally = try_specs(seeds, random_spec if options.all else base_spec)
-    print(f"{tally.agreed} agree, {tally.graphs} functions as graphs; training diverges in {tally.diverged}")
+    attempt, write = (try_specs if options.eager else judge_specs), (random_spec if options.all else base_spec)
+    tally = Tally()
+    for seed in range(options.first, options.first + options.count):
+        found = attempt([seed], write, inductor=options.inductor)
+        tally.add(found)
+        print(f"seed {seed}: {found.graphs} graphs", *found.mismatches, *found.rejected, sep=", ", flush=True)
+    print(f"{tally.agreed} specs with {tally.graphs} graphs agree, and {tally.uncaptured} without graphs")
+    print(f"{tally.unjudged} say nothing: they diverge, or hang on rounding")
     for title, counted in (("rejected", tally.rejected), ("run eagerly", tally.eager)):
         print(f"{title}:", *(f"\n  {number:4} {name}" for name, number in counted.most_common() if number))
     print(*tally.mismatches, sep="\n")

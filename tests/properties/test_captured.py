@@ -1,10 +1,16 @@
-"""Random specs, captured as graphs, equal eager steps."""
+"""Random specs, captured as graphs, have the oracle's numbers and those of eager steps."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.properties.captured import try_specs
+from tests.properties.captured import judge_specs, try_specs
+
+
+def test_random_specs_as_graphs_have_the_numbers_of_the_oracle():
+    tally = judge_specs(range(2))
+    assert not tally.mismatches
+    assert tally.graphs >= 4
 
 
 @pytest.mark.long

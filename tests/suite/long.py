@@ -38,6 +38,8 @@ def make_parts(folder: Path) -> Mapping[str, tuple[str, ...]]:
         "other-rule": ("-m", "tests.properties.contiguous", "60"),
         "both-backends": ("-m", "tests.conformance.random_specs", "250"),
         "on-two-processes": ("-m", "tests.processes.random_specs", "300"),
+        "captured": ("-m", "tests.properties.captured", "40", "--inductor"),
+        "captured-examples": ("-m", "tests.conformance.captured"),
         "needed-on-tensorflow": ("-m", "tests.conformance.necessity", "40"),
         "every-case": ("-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--every-case", "-m", "sample or long"),
         "processes": ("-m", "tests.processes.long"),
