@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -39,6 +39,10 @@ class DcGan(MlpGan):
     def batch(self, generator: torch.Generator) -> Batch:
         image = torch.rand(16, 3, 32, 32, generator=generator) * 2 - 1
         return {"image": image, "z": torch.randn(16, 64, 1, 1, generator=generator)}
+
+    def judge(self, real: torch.Tensor, fake: torch.Tensor) -> Sequence[torch.Tensor]:
+        """Return what the critic says of either; BatchNorm is to see them apart."""
+        return self.d(real), self.d(fake)
 
 
 class WganGp(Workload):

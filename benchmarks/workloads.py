@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
@@ -87,6 +87,10 @@ class MlpGan(Workload):
         g, d = (torch.optim.Adam(net.parameters(), 2e-4, (0.5, 0.999), fused=fused) for net in (self.g, self.d))
         return g, d
 
+    def judge(self, real: torch.Tensor, fake: torch.Tensor) -> Sequence[torch.Tensor]:
+        """Return what the expert's critic says of images and of generated ones."""
+        return self.d(torch.cat([real, fake])).chunk(2)
+
     def idiom(self) -> Step:
         opt_g, opt_d = self.optimizers(fused=None)
         criterion = nn.BCELoss()
@@ -119,8 +123,8 @@ class MlpGan(Workload):
 
         def step(batch: Batch) -> Mapping[str, Any]:
             fake = self.g(batch["z"])
-            on_real = F.binary_cross_entropy(self.d(batch["image"]), self.ones)
-            d_loss = on_real + F.binary_cross_entropy(self.d(fake.detach()), self.zeros)
+            on_real, on_fake = self.judge(batch["image"], fake.detach())
+            d_loss = F.binary_cross_entropy(on_real, self.ones) + F.binary_cross_entropy(on_fake, self.zeros)
             d_loss.backward()
             opt_d.step()
             opt_d.zero_grad()

@@ -86,6 +86,8 @@ def compile_step(
     document = run_passes(begin_document(context, describe_models(timed.spec, observed)), DOCUMENT, context)
     if document is None:
         raise sink.error()
+    found = document.structure
+    context = replace(context, types={} if found.problems else found.types, models=document.models)
     modes = {mode: compile_mode(document, mode, context, hook) for mode in find_modes(spec.ops, spec.run.eval)}
     live = {mode: each.live for mode, each in modes.items()}
     uncounted, left = check_durations(spec, timed, known, pending=pending)

@@ -28,6 +28,7 @@ from compiler.passes.policies import Policy
 from compiler.passes.select import runs_in
 from compiler.timing.curves import declare_scheduled
 from compiler.timing.units import Pace
+from compiler.types.dimension import TensorType
 from compiler.types.infer_types import Structure
 from compiler.types.values import Values, infer_values
 from graphspec.analysis.modes import Reach, find_reaches
@@ -50,6 +51,9 @@ class Context(Struct, frozen=True, kw_only=True):
     """What a backend saw of users' classes; None before it looked."""
     sink: DiagnosticSink
     """Collects every problem."""
+    types: Mapping[str, TensorType] = {}
+    """The shapes and types of values, as far as they are known; none where some are wrong."""
+    models: Mapping[str, ModelFacts] = {}
 
     @property
     def known(self) -> Observations:

@@ -21,6 +21,7 @@ from compiler.passes.document import Context, Document, lower_mode
 from compiler.passes.flags import infer_flags
 from compiler.passes.hazards import find_hazards, resolve_cycles
 from compiler.passes.inline import inline_parts
+from compiler.passes.join import join_calls
 from compiler.passes.messages import bundle_messages
 from compiler.passes.order import find_order_problems
 from compiler.passes.paths import find_paths
@@ -70,10 +71,16 @@ def _lower(document: Document, context: Context) -> Document:
 
 
 def _infer_types(document: Document, context: Context) -> Document:
-    """Infer shapes and types of values, and the layers of models."""
+    """Infer shapes and types of values, the layers of models, and which of these mix samples in their shapes."""
     structure = find_structure(context.spec, document.whole.nodes, document.models, context.observed)
     values = infer_values(context.spec, structure.types)
-    return replace(document, whole=replace(document.whole, values=values), structure=structure, values=values)
+    mixing = {name for name, layers in structure.layers.items() if layers.traits.batch_coupled}
+    models = {
+        name: replace(facts, batch_coupled=True) if facts.root in mixing else facts
+        for name, facts in document.models.items()
+    }
+    whole = replace(document.whole, values=values, models=models)
+    return replace(document, models=models, whole=whole, structure=structure, values=values)
 
 
 def _find_counts(document: Document, context: Context) -> Document:
@@ -171,6 +178,7 @@ SCHEDULING: tuple[Pass[StepGraph], ...] = (
         checks=(lambda graph, context: graph.problems,),
         stops=True,
     ),
+    Pass(name="join", run=join_calls),
     Pass(name="schedule", run=lambda graph, context: schedule(graph, context.policy)),
     Pass(name="messages", run=lambda graph, context: bundle_messages(graph)),
     Pass(name="inline", run=lambda graph, context: inline_parts(graph)),

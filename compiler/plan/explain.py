@@ -44,7 +44,7 @@ def explain_op(plan: CompiledStep, op: str) -> str:
         sequence = [name for name in graph.sequence if instructions[name].has_line]
         for number, name in enumerate(sequence, start=1):
             node, instruction = graph.nodes[name], instructions[name]
-            if node.op == op:
+            if op in node.ops:
                 numbers.setdefault(function, []).append(number)
                 sentences.append(_write_line(lines, instruction))
                 policy = POLICIES[plan.program.order]

@@ -140,6 +140,8 @@ class GraphSpec(Declaration):
     """Whether several processes take a step together (default: one process)."""
     micro_batches: Annotated[int, Strict(), Field(ge=1, le=MOST_MICRO_BATCHES)] = 1
     """Into how many parts a train step splits its batch, to hold the graph of one of them at a time."""
+    join_calls: Annotated[bool, Strict()] = True
+    """Whether calls of a model become one call on the rows of all, where that is faster and changes no result."""
     phases: Annotated[tuple[NamesOrNone, ...], Strict(False)] = ()
     """Groups of ops: those of each come after all writers of the groups before; a spec that was read has none left."""
     compat: Compat | None = None

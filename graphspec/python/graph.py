@@ -66,11 +66,12 @@ class Graph(Randoms):
         rng: Literal["native", "portable"] | None = None,
         precision: Tree | None = None,
         micro_batches: int | None = None,
+        join_calls: bool | None = None,
         compat: Compat | None = None,
     ) -> None:
         self._recorder = Recorder(title=str(name))
         given: dict[str, object] = {"name": name, "seed": seed, "rng": rng, "precision": precision}
-        given |= {"micro_batches": micro_batches, "compat": compat}
+        given |= {"micro_batches": micro_batches, "join_calls": join_calls, "compat": compat}
         site = self._recorder.sources.find()
         self._header = Header(fields={key: each for key, each in given.items() if each is not None}, site=site)
 

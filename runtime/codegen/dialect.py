@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -133,6 +133,14 @@ class Dialect(ABC):
     @abstractmethod
     def detach(self, value: ast.expr) -> ast.expr:
         """Return a value that passes no gradient back."""
+
+    @abstractmethod
+    def unite(self, values: Sequence[ast.expr]) -> ast.expr:
+        """Return the rows of several values, one after the other."""
+
+    @abstractmethod
+    def cut(self, value: ast.expr, first: ast.expr, count: int) -> ast.expr:
+        """Return so many parts of the rows of a value, each with as many as another value has; two fit any rows."""
 
     @abstractmethod
     def present(self, gradients: ast.expr) -> ast.expr:

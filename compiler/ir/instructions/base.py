@@ -139,6 +139,11 @@ class InstructionBase(Struct, frozen=True, kw_only=True):
         return (*self.defines, self.token) if self.token else self.defines
 
     @property
+    def ops(self) -> tuple[str, ...]:
+        """Return the ops that it is of."""
+        return (self.op,)
+
+    @property
     def has_line(self) -> bool:
         """Return whether it has a line of its own in plans and emitted code."""
         return True

@@ -52,6 +52,9 @@ class Forward(InstructionBase, frozen=True, kw_only=True):
     """Taps from which gradients of other results are taken: a graph begins there at the latest."""
     compute: Compute = "float32"
     """The dtype of its matrix products and convolutions; their results are float32 again."""
+    joined: tuple[str, ...] = ()
+    """The ops whose calls it makes in one, on the rows of all; every argument and output is of one of them. None: its
+    own alone."""
 
     FIELDS: ClassVar[Fields] = {
         "model": str,
@@ -64,6 +67,7 @@ class Forward(InstructionBase, frozen=True, kw_only=True):
         "snapshot": Literal["none", "buffers", "all"],
         "checkpoint": bool,
         "compute": Compute,
+        "joined": Names,
         "detached": Names,
     }
 
@@ -103,6 +107,11 @@ class Forward(InstructionBase, frozen=True, kw_only=True):
         return tuple(each.operand for each in self.arguments)
 
     @property
+    def ops(self) -> tuple[str, ...]:
+        """Return the ops whose calls it makes."""
+        return self.joined or (self.op,)
+
+    @property
     def drawing(self) -> bool:
         """Return whether the model's layers draw."""
         return self.draws
@@ -113,7 +122,8 @@ class Forward(InstructionBase, frozen=True, kw_only=True):
         method = f".{self.method}" if self.method else ""
         results = (*self.outputs, *(value for value, _ in self.taps))
         callee = self.model if self.weights is None else self.weights.name
-        return f"{', '.join(results)} = {callee}{method}({format_arguments(self.arguments)})"
+        given = format_arguments(self.arguments)
+        return f"{', '.join(results)} = {callee}{method}({f'concat({given})' if self.joined else given})"
 
     @property
     def title(self) -> str:
@@ -131,6 +141,7 @@ class Forward(InstructionBase, frozen=True, kw_only=True):
                 "reads clones": self.snapshot == "all",
                 "reads clones of buffers": self.snapshot == "buffers",
                 "checkpoint": self.checkpoint,
+                f"makes {len(self.joined)} calls": bool(self.joined),
                 "stop": self.stop,
                 f"computes in {self.compute}": self.compute != "float32",
             }
@@ -149,5 +160,6 @@ class Forward(InstructionBase, frozen=True, kw_only=True):
             "snapshot": self.snapshot,
             "checkpoint": self.checkpoint,
             "compute": self.compute,
+            "joined": [*self.joined],
             "detached": export_detached(self.arguments),
         }

@@ -9,7 +9,7 @@ from compiler.ir.instructions import Forward
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope
 from runtime.codegen.resources import is_lowered
-from runtime.codegen.scope import line_of, read_comment
+from runtime.codegen.scope import line_of, positional, read_comment
 from runtime.codegen.text import Line
 
 
@@ -25,9 +25,11 @@ def receive_results(
     names = [value for value in instruction.outputs if value not in tapped]
     targets = [scope.names.value(value) for value in names]
     is_named = instruction.named and scope.program.model(instruction.model).kind == "class"
-    if len(names) > 1 or (is_named and names):
+    if (len(names) > 1 or (is_named and names)) and not instruction.joined:
         call = syntax.call("result" if len(names) == 1 else "results", call, *map(syntax.constant, names))
     call = syntax.call("widened", call) if is_lowered(instruction) and targets else call
+    if instruction.joined:
+        call = scope.dialect.cut(call, syntax.name(scope.names.value(instruction.operands[0])), len(targets))
     if not targets:
         return line_of(instruction, syntax.perform(call), comment=comment)
     if len(targets) == 1:
@@ -36,6 +38,12 @@ def receive_results(
     call = syntax.call("together", call) if is_joined else call
     call = syntax.call("detached", call) if is_stopped else call
     return line_of(instruction, syntax.assign(targets, call), comment=comment)
+
+
+def find_arguments(instruction: Forward, scope: EmitScope) -> list[ast.expr]:
+    """Return the positional arguments of a call; one that makes several calls takes the rows of all."""
+    arguments = positional(instruction.arguments, scope)
+    return [scope.dialect.unite(arguments)] if instruction.joined else arguments
 
 
 def tap_lines(instruction: Forward, scope: EmitScope, *, is_stopped: bool) -> Iterator[Line]:

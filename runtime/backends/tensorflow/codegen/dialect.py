@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from compiler.ir.instructions import Evaluate, Forward, Gradient, ResolveOverflow
 from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
@@ -108,6 +108,15 @@ class TensorFlowDialect(Dialect):
     def detach(self, value: ast.expr) -> ast.expr:
         """Return ``tf.stop_gradient(value)``."""
         return syntax.call("tf.stop_gradient", value)
+
+    def unite(self, values: Sequence[ast.expr]) -> ast.expr:
+        """Return ``tf.concat([one, other], 0)``."""
+        return syntax.call("tf.concat", syntax.listing(values), syntax.constant(0))
+
+    def cut(self, value: ast.expr, first: ast.expr, count: int) -> ast.expr:
+        """Return ``tf.split(value, [tf.shape(first)[0], -1])``."""
+        rows = syntax.item(syntax.call("tf.shape", first), syntax.constant(0))
+        return syntax.call("tf.split", value, syntax.listing([rows] * (count - 1) + [syntax.constant(-1)]))
 
     def present(self, gradients: ast.expr) -> ast.expr:
         """Return ``zeros_for_absent(step_collected)``."""

@@ -10,8 +10,8 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import find_path, is_modal, is_recomputed
 from runtime.codegen.lower.adapt import find_weights
-from runtime.codegen.lower.forward import draw_key, receive_results, tap_lines
-from runtime.codegen.scope import keywords, line_of, positional, with_notes
+from runtime.codegen.lower.forward import draw_key, find_arguments, receive_results, tap_lines
+from runtime.codegen.scope import keywords, line_of, with_notes
 from runtime.codegen.text import Line
 
 
@@ -43,7 +43,7 @@ def _lines_before(instruction: Forward, scope: EmitScope) -> Iterator[Line]:
 def _call(instruction: Forward, scope: EmitScope) -> ast.expr:
     """Return the call of a model, or of its method; a user's model gets the arguments that its signature takes."""
     model, decl = syntax.name(scope.names.model(instruction.model)), scope.program.model(instruction.model)
-    arguments, named = positional(instruction.arguments, scope), keywords(instruction.arguments, scope)
+    arguments, named = find_arguments(instruction, scope), keywords(instruction.arguments, scope)
     method = {"method": syntax.constant(instruction.method)} if instruction.method else {}
     options = {"training": syntax.constant(instruction.train), **method, **named}
     if instruction.weights is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from compiler.ir.instructions import Evaluate, Forward, Gradient, ResolveOverflow
 from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl
@@ -99,6 +99,14 @@ class TorchDialect(Dialect):
     def detach(self, value: ast.expr) -> ast.expr:
         """Return ``value.detach()``."""
         return syntax.method(value, "detach")
+
+    def unite(self, values: Sequence[ast.expr]) -> ast.expr:
+        """Return ``torch.cat([one, other])``."""
+        return syntax.call("torch.cat", syntax.listing(values))
+
+    def cut(self, value: ast.expr, first: ast.expr, count: int) -> ast.expr:
+        """Return ``value.split(len(first))``."""
+        return syntax.method(value, "split", syntax.call("len", first))
 
     def present(self, gradients: ast.expr) -> ast.expr:
         """Return the set unchanged: None represents an absent gradient."""

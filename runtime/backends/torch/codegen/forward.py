@@ -10,9 +10,9 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import is_recomputed
 from runtime.codegen.lower.adapt import find_weights
-from runtime.codegen.lower.forward import draw_key, receive_results, tap_lines
+from runtime.codegen.lower.forward import draw_key, find_arguments, receive_results, tap_lines
 from runtime.codegen.resources import is_lowered
-from runtime.codegen.scope import keywords, line_of, positional, with_notes
+from runtime.codegen.scope import keywords, line_of, with_notes
 from runtime.codegen.shards import recorded
 from runtime.codegen.text import Block, Code, Line
 
@@ -54,7 +54,7 @@ def _lines_before(instruction: Forward, scope: EmitScope) -> Iterator[Line]:
 def _call(instruction: Forward, scope: EmitScope) -> ast.expr:
     """Return the call of the model, of its method, or of the model on clones; a checkpoint takes its callee."""
     model = syntax.name(scope.names.model(instruction.model))
-    arguments = positional(instruction.arguments, scope)
+    arguments = find_arguments(instruction, scope)
     named = keywords(instruction.arguments, scope)
     method = {"method": syntax.constant(instruction.method)} if instruction.method else {}
     if instruction.weights is not None:
