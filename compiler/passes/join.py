@@ -21,7 +21,7 @@ from compiler.facts.models import ModelFacts
 from compiler.ir.digraph import close, find_cycles
 from compiler.ir.instructions import Forward, Instruction
 from compiler.ir.step_graph import Because, Decision, Edge, GradientPath, StepGraph
-from compiler.ir.value import Ref, Shape
+from compiler.ir.value import Ref
 from compiler.passes.document import Context
 from compiler.passes.flags import find_through
 from compiler.types.dimension import UNKNOWN, TensorType
@@ -58,10 +58,13 @@ def _find_joined(graph: StepGraph, context: Context) -> tuple[Joined, ...]:
         for name in group:
             levels.setdefault(closure.meet(name, among)[1].bit_count(), []).append(name)
         found.extend(tuple(level) for level in levels.values() if len(level) > 1)
-    while cycles := find_cycles(_contract(graph.edges, found)):
-        waiting = next(joined for joined in reversed(found) if joined[0] in cycles[0])
-        found.remove(waiting)
-    return tuple(found)
+    while True:
+        first = {name: joined[0] for joined in found for name in joined}
+        pairs = ((first.get(edge.before, edge.before), first.get(edge.after, edge.after)) for edge in graph.edges)
+        cycles = find_cycles((one, other) for one, other in pairs if one != other)
+        if not cycles:
+            return tuple(found)
+        found.remove(next(joined for joined in reversed(found) if joined[0] in cycles[0]))
 
 
 def _find_alike(graph: StepGraph, context: Context) -> tuple[Joined, ...]:
@@ -103,10 +106,11 @@ def _gains(context: Context, model: str, given: TensorType) -> bool:
     layers = context.spec.models[facts.root].layers
     if layers is None or facts.batch_coupled or facts.recomputes or given.shape is None or len(given.shape) < 2:
         return False
-    calls = trace_layers(layers, given.shape, given.dtype)
-    sizes = [_count_numbers(each.output) for each in _walk(calls)]
-    weighted = sum(bool(each.parameters) and not each.layers for each in _walk(calls))
-    return weighted >= LEAST_LAYERS and all(size is not None and size <= MOST_NUMBERS for size in sizes)
+    calls = [*_walk(trace_layers(layers, given.shape, given.dtype))]
+    weighted = sum(bool(each.parameters) and not each.layers for each in calls)
+    free = any(isinstance(size, str) for each in calls for size in each.output[1:])
+    numbers = (prod(size for size in each.output[1:] if isinstance(size, int)) for each in calls)
+    return weighted >= LEAST_LAYERS and not free and max(numbers) <= MOST_NUMBERS
 
 
 def _walk(calls: Sequence[LayerCall]) -> Iterable[LayerCall]:
@@ -114,19 +118,6 @@ def _walk(calls: Sequence[LayerCall]) -> Iterable[LayerCall]:
     for call in calls:
         yield call
         yield from _walk(call.layers)
-
-
-def _count_numbers(shape: Shape) -> int | None:
-    """Return how many numbers a shape has for each row; None where that is unknown."""
-    sizes = [size for size in shape[1:] if isinstance(size, int)]
-    return prod(sizes) if len(sizes) == len(shape) - 1 else None
-
-
-def _contract(edges: Iterable[Edge], found: Iterable[Joined]) -> list[tuple[str, str]]:
-    """Return the edges between what is left where calls become one."""
-    first = {name: joined[0] for joined in found for name in joined}
-    pairs = ((first.get(edge.before, edge.before), first.get(edge.after, edge.after)) for edge in edges)
-    return [(before, after) for before, after in pairs if before != after]
 
 
 def _rewrite(graph: StepGraph, found: Sequence[Joined]) -> StepGraph:
@@ -197,5 +188,5 @@ def _explain(made: Forward, calls: Sequence[Instruction]) -> Decision:
 
 def _enumerate(calls: Sequence[Instruction]) -> str:
     """Return the names of calls in words: ``on_real and on_fake``."""
-    names = [each.label.removeprefix("forward ") for each in calls]
+    names = [each.id for each in calls]
     return f"{', '.join(names[:-1])} and {names[-1]}"
