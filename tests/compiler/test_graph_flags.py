@@ -86,7 +86,8 @@ def test_a_forward_that_serves_its_own_update_too_is_not_frozen():
 
 def test_a_fake_image_enters_the_discriminators_loss_detached():
     plan = program("dcgan")
-    assert find_instruction(plan, "forward on_fake")["detached"] == ["fake"]
+    assert find_instruction(plan, "forward on_real")["joined"] == ["on_real", "on_fake"]
+    assert find_instruction(plan, "forward on_real")["detached"] == ["fake"]
     assert find_instruction(plan, "forward judged")["detached"] == []
 
 

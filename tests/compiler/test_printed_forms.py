@@ -160,8 +160,7 @@ def test_an_explanation_of_a_model_lists_what_reads_and_writes_it():
     title, train, evaluation = text.split("\n\n")
     assert title == "discriminator: model (dcgan.yaml:7:3)"
     assert [line.split()[:2] for line in train.splitlines()[1:]] == [
-        ["forward", "on_real"],
-        ["forward", "on_fake"],
+        ["forward", "on_real,"],  # and on_fake, in one call
         ["apply", "discriminator"],
         ["forward", "judged"],
     ]
