@@ -62,7 +62,9 @@ class Spike:
     def run(self, instruction: object, values: dict[str, Any], tape: Any) -> None:
         match instruction:
             case Forward():
-                values[instruction.outputs[0]] = self.call(instruction.model, *self.arguments(instruction, values))
+                # of calls that are joined, each by itself
+                for output, given in zip(instruction.outputs, self.arguments(instruction, values), strict=True):
+                    values[output] = self.call(instruction.model, given)
             case Evaluate():
                 values[instruction.outputs[0]] = self.evaluate(instruction, *self.arguments(instruction, values))
             case Gradient():

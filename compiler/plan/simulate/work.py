@@ -12,6 +12,7 @@ from math import prod
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Evaluate, Forward, Random
 from compiler.ir.program import OptimizerDecl
@@ -90,6 +91,16 @@ class LayerWork(Struct, frozen=True, kw_only=True):
         """Return what a forward takes."""
         return self.weighted + self.paired + self.plain
 
+    def on_rows_of(self, calls: int) -> LayerWork:
+        """Return the work on the rows of so many calls, in as many kernels as that of one."""
+        return replace(
+            self,
+            weighted=self.weighted.scale(calls),
+            paired=self.paired.scale(calls),
+            plain=self.plain.scale(calls),
+            results=self.results.scale(calls),
+        )
+
     def backward(self, *, inputs: bool, weights: bool) -> Work:
         """Return what a gradient takes that is asked for the input, for the weights, or for both."""
         reached = inputs or (weights and bool(self.weighted.terms))
@@ -105,7 +116,8 @@ def find_layer_works(plan: CompiledStep, forward: Forward) -> tuple[LayerWork, .
     given = find_type(plan, forward.arguments[0].operand) if forward.arguments else UNKNOWN
     layers = plan.spec.models[declared.name].layers
     if layers is not None and given.shape is not None:
-        return tuple(_measure(each) for each in trace_layers(layers, given.shape, given.dtype))
+        traced = trace_layers(layers, given.shape, given.dtype)
+        return tuple(_measure(each).on_rows_of(len(forward.ops)) for each in traced)
     if declared.kind == "parameter":
         return ()
     rows = given.shape[0] if given.shape else BATCH

@@ -17,6 +17,7 @@ from runtime import Step, build
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 JUDGED = """graphspec: 1
 name: judged
+join_calls: false
 precision: {{compute: {0}, loss_scale: none}}
 inputs: {{image: {{shape: [batch, 2, 4, 4]}}, z: {{shape: [batch, 3]}}}}
 models:
