@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TypeVar, final
+from typing import Protocol, TypeVar, final
 
 from graphspec.diagnostics import SpecError
 from runtime.problems import problem
@@ -30,6 +30,19 @@ def lost_in_silence(rank: int, count: int, ended: str) -> SpecError:
 def _lose(message: str, *notes: str) -> SpecError:
     help = "see what it has printed last; --resume continues the run from its newest checkpoint"
     return problem(LOST, message, notes=notes, help=help)
+
+
+class Gathering(Protocol):
+    """Processes that know what each of them has."""
+
+    @property
+    def count(self) -> int:
+        """Return how many there are."""
+        ...
+
+    def gather(self, value: dict[str, str]) -> list[dict[str, str]]:
+        """Return the values of all processes, by rank."""
+        ...
 
 
 class Silent(Exception):
@@ -144,7 +157,7 @@ def is_restarted() -> bool:
 SAME = "start all processes by the same command, in the same environment, on the same files"
 
 
-def compare(processes: Processes, find: Callable[[], Mapping[str, str]], *, when: str = "", help: str = SAME) -> None:
+def compare(processes: Gathering, find: Callable[[], Mapping[str, str]], *, when: str = "", help: str = SAME) -> None:
     """Raise SpecError (GS258), on all processes, where some differ in what all must have in common, with a remedy.
 
     The message names those that differ from the most common value; of several such values, from that of the first rank.

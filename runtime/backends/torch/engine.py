@@ -33,6 +33,7 @@ from runtime.backends.torch.contents import (
     write_scale,
 )
 from runtime.backends.torch.devices import Setting
+from runtime.backends.torch.equal import Equality, digest
 from runtime.backends.torch.execution import ERRORS, Loaded
 from runtime.backends.torch.export import ProgramPacker, pack_model
 from runtime.backends.torch.optimizer import TorchOptimizer
@@ -80,6 +81,8 @@ class TorchEngine(ModuleEngine):
     counts: bool
     graphs: Mapping[str, Captured]
     """The functions that are captured as graphs, by their titles."""
+    seed: int
+    equality: Equality
     framework = ERRORS
     traced = False
 
@@ -113,6 +116,8 @@ class TorchEngine(ModuleEngine):
             step=loaded.names["step"],
             counts="clock" not in loaded.names,
             graphs=graphs,
+            seed=setting.seed,
+            equality=Equality(),
         )
 
     @property
@@ -154,6 +159,27 @@ class TorchEngine(ModuleEngine):
             given = {name: tensors.to_tensor(each, self.device, None) for name, each in batch.items()}
             self.late_check(given, mode, dataset)
 
+    def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
+        """Take one step, the first with other processes only where they begin with the same."""
+        replicas = self.loaded.names.get("replicas")
+        if replicas is not None and mode != "infer":
+            self.equality.require(replicas, self.begun(), self.common())
+        return ModuleEngine.run(self, batch, mode, dataset)
+
+    def begun(self) -> dict[str, str]:
+        """Return what other processes must have as well, besides weights, by name."""
+        return {"plan": digest(self.loaded.emitted.text), "seed": str(self.seed)}
+
+    def common(self) -> Generator[tuple[str, torch.Tensor]]:
+        """Yield the tensors that are equal on all processes, by name: not shards, which came from the first."""
+        parallel, is_divided = self.spec.parallel, self.loaded.names.get(SHARDS) is not None
+        for name, model in self.models.items():
+            if not is_divided:
+                yield from ((f"{name}.{each}", tensor) for each, tensor in model.named_parameters())
+            if parallel is None or parallel.buffers != "local":
+                yield from ((f"{name}.{each}", tensor) for each, tensor in model.named_buffers())
+        yield from self.states.items()
+
     def call(self, *given: object) -> dict[str, object]:
         """Call the module's own ``step``; a caller's ``no_grad`` must not affect it."""
         if torch.is_grad_enabled():
@@ -193,6 +219,7 @@ class TorchEngine(ModuleEngine):
     def restore(self, state: State) -> None:
         """Restore a state; nothing changes where something does not fit."""
         ModuleEngine.restore(self, state)
+        self.equality.is_due = True
 
     def contents(self, applied: Mapping[str, int]) -> Contents:
         """Return all that training changes; ``applied`` says how often the optimizers are to be applied."""

@@ -25,10 +25,11 @@ from torch.distributed.rendezvous import rendezvous
 
 from graphspec.diagnostics import SpecError
 from runtime.backends.torch.devices import choose_device
+from runtime.backends.torch.equal import losing
 from runtime.backends.torch.execution import ERRORS
 from runtime.interrupt import SIGNALS
 from runtime.problems import problem, quiet
-from runtime.processes import LOST, Processes, Silent, lost_in_message, lost_in_silence
+from runtime.processes import LOST, Processes, Silent, lost_in_silence
 from runtime.terminal import INTERRUPTED, PROBLEM, USAGE
 
 T = TypeVar("T")
@@ -158,15 +159,6 @@ def mortal() -> Generator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def losing(whom: str) -> Generator[None]:
-    """Raise SpecError (GS259) where a collective inside fails because another process is gone, or does not answer."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise lost_in_message(whom, f"torch: {ERRORS.clean(error)}") from error
 
 
 def launch(count: int, arguments: Sequence[str]) -> int:

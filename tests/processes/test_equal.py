@@ -1,0 +1,122 @@
+"""Processes that begin with other weights, seeds or plans are refused in a loop of one's own, not only in runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.backends.torch.equal import add_bits, digest_weights
+
+ROOT = Path(__file__).parents[2]
+SPEC = """graphspec: 1
+name: line
+parallel: {kind: replicated}
+inputs: {x: {shape: [batch, 2]}}
+models: {net: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.1}}}
+ops:
+  out: {forward: net, inputs: x}
+  error: {loss: mse, inputs: [out, x]}
+  learn: {update: net, loss: error}
+outputs: [error]
+"""
+PROGRAM = """
+import sys
+from pathlib import Path
+import numpy as np
+import torch
+from compiler import compile_step
+from graphspec import SpecError, load
+from runtime import build
+from tests.processes.group import fork
+
+folder = Path(sys.argv[1])
+plan = compile_step(load(folder / "line.yaml"))
+other = compile_step(load(folder / "line.yaml", ["ops.error.loss=l1"]))
+batch = {"x": np.ones((2, 2), np.float32)}
+
+
+def make_net(seed):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(2, 2))
+
+
+def restored(step, rank):
+    step(batch)
+    state = step.state()
+    if rank:
+        state.arrays["models.net.0.bias"][:] += 1
+    step.restore(state)
+    return step
+
+
+CASES = {
+    "same": lambda rank: build(plan, device="cpu", models={"net": make_net(0)}),
+    "seeds": lambda rank: build(plan, device="cpu", seed=rank, models={"net": make_net(0)}),
+    "weights": lambda rank: build(plan, device="cpu", models={"net": make_net(rank)}),
+    "plans": lambda rank: build(other if rank else plan, device="cpu", models={"net": make_net(0)}),
+    "states": lambda rank: restored(build(plan, device="cpu"), rank),
+}
+
+
+def work(rank):
+    for name, make in CASES.items():
+        step = make(rank)
+        try:
+            step(batch)
+            said = "nothing"
+        except SpecError as error:
+            said = str(error)
+        (folder / f"{name}.{rank}").write_text(said)
+
+
+sys.exit(fork(2, folder / "meeting", work))
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
+    """Return what both processes said in every case, by its name."""
+    folder = tmp_path_factory.mktemp("equal")
+    (folder / "line.yaml").write_text(SPEC)
+    command = [sys.executable, "-c", PROGRAM, str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    names = ("same", "seeds", "weights", "plans", "states")
+    return {name: [(folder / f"{name}.{rank}").read_text() for rank in (0, 1)] for name in names}
+
+
+@pytest.mark.parametrize(
+    ("case", "name"), [("seeds", "seed: 1"), ("weights", "weights: "), ("plans", "plan: "), ("states", "weights: ")]
+)
+def test_processes_that_begin_differently_are_refused_on_all(
+    said: Mapping[str, list[str]], case: str, name: str
+) -> None:
+    assert all(each.startswith(f"error[GS258]: rank 1 has another {name}") for each in said[case])
+    assert all(each.count("has another") == 1 for each in said[case])
+
+
+def test_processes_that_begin_with_the_same_are_not_refused(said: Mapping[str, list[str]]) -> None:
+    assert said["same"] == ["nothing", "nothing"]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64, np.uint8, np.bool_, np.complex64])
+def test_a_digest_adds_up_the_bits_of_numbers(dtype: type[np.generic]) -> None:
+    values = np.array([[0, 1, 2], [3, 4, 5]]).astype(dtype)
+    parts = values.view(np.float32) if values.dtype.kind == "c" else values
+    bits = parts.view({1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}[parts.itemsize])
+    assert add_bits(torch.from_numpy(values).T).item() == bits.sum(dtype=np.int64)
+
+
+def test_a_digest_says_whether_tensors_are_the_same() -> None:
+    numbers = torch.tensor([0.1, 0.2])
+    changed = numbers.clone()
+    changed[0] += 1e-8  # the last bit
+    assert digest_weights([("a", numbers)]) == digest_weights([("a", numbers.clone())])
+    others = [[("a", changed)], [("b", numbers)], [("a", numbers[:, None])], [("a", numbers.double())], []]
+    assert len({digest_weights(each) for each in ([("a", numbers)], *others)}) == 6
