@@ -136,10 +136,11 @@ def _launch(context: typer.Context, spec: GraphSpec, count: int, backend: Backen
     """Run the command in several processes, and exit with their code."""
     from runtime.registry import find_backend
     from runtime.train.run import DEFAULT
-    from runtime.train.together import require_replicated
+    from runtime.train.together import require_replicated, require_rows
 
     given = context.params
     require_replicated(spec, count, is_debugging=given["debug"] is not None or given["replay"] is not None)
+    require_rows(spec, count)
     words: list[str] = []
     for each in context.command.params:
         value, name = given[each.name or ""], each.opts[0]

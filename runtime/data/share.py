@@ -33,9 +33,8 @@ class Share:
         if rows < self.count * parts:
             each = "a row" if parts == 1 else f"{parts} rows, one for each micro-batch"
             message = f"a batch of {rows} rows is too small for {self.count} processes, each of which needs {each}"
-            help = (
-                "choose a `batch` that leaves a larger rest or none, write `drop_last: true`, or start fewer processes"
-            )
+            remedy = "choose a `batch` that is larger, or leaves a larger rest or none"
+            help = f"{remedy}, write `drop_last: true`, or start fewer processes"
             raise place.problem("GS227", message, "batch", help=help)
         size, larger = divmod(rows, self.count)
         begin = self.rank * size + min(self.rank, larger)

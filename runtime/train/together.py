@@ -7,9 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from graphspec.declare.data import TrainingSets
 from graphspec.declare.graph import GraphSpec
 from runtime.data import AnyFeed
 from runtime.data.arrays import Array
+from runtime.data.place import Place
+from runtime.data.share import Share
 from runtime.data.source import Sampled, Stored
 from runtime.problems import problem
 from runtime.processes import Alone, Processes, compare
@@ -37,6 +40,15 @@ def require_replicated(spec: GraphSpec, count: int, *, is_debugging: bool) -> No
         help = "start one: it takes the same steps"
     if message:
         raise problem("GS257", message, span=spec.span("parallel"), help=help, texts=spec.texts())
+
+
+def require_rows(spec: GraphSpec, count: int) -> None:
+    """Raise SpecError (GS227) where a batch of `data.train` has too few rows for so many processes to share."""
+    declared = spec.data.get("train")
+    for name in declared.sets if isinstance(declared, TrainingSets) else (None,):
+        source = spec.source("train", name)
+        if source is not None:
+            Share(count=count).bounds(source.batch, Place(spec=spec, role="train", dataset=name))
 
 
 def require_others(spec: GraphSpec) -> None:

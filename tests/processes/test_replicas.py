@@ -92,6 +92,16 @@ def test_a_process_that_does_not_have_its_share_of_the_rows_is_named(monkeypatch
         step(draw(case, step, 3, 0), rows=4)
 
 
+@pytest.mark.parametrize("rows", [0, -4, 4.0, "4"])
+def test_a_number_of_rows_that_is_none_is_refused_before_the_step(rows: int) -> None:
+    case = CASES["simultaneous"]
+    step = make_step(case, "replicated")
+    with pytest.raises(StepError, match=r"error\[GS209\]: `rows` is .*not how many rows all processes have"):
+        step(draw(case, step, 4, 0), rows=rows)
+    assert step.report.step == 0
+    step(draw(case, step, 4, 0), rows=4)
+
+
 def test_weights_are_equal_bit_for_bit(folder: Path) -> None:
     different = [
         (run.kind, name, key)

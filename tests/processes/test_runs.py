@@ -325,3 +325,15 @@ def test_what_processes_cannot_take_together_is_refused_before_they_start(
     assert execute(["run", "line.yaml", "--nproc", "2", *options]) == 1
     assert f"error[GS257]: {said}" in capsys.readouterr().err
     assert not (workdir / "runs").exists()
+
+
+@pytest.mark.parametrize(("count", "options"), [("8", ()), ("4", ("-s", "micro_batches=2"))], ids=["rows", "parts"])
+def test_more_processes_than_a_batch_has_rows_are_refused_before_they_start(
+    workdir: Path, capsys: pytest.CaptureFixture[str], count: str, options: tuple[str, ...]
+) -> None:
+    write(workdir)
+    assert execute(["run", "line.yaml", "--nproc", count, *options]) == 1
+    said = capsys.readouterr().err
+    assert f"error[GS227]: data.train: a batch of 7 rows is too small for {count} processes" in said
+    assert "on rank" not in said
+    assert not (workdir / "runs").exists()

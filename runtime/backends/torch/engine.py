@@ -14,6 +14,7 @@ import torch
 
 from compiler.ir.program import InputDecl, OptimizerDecl, Program
 from graphspec.declare.graph import GraphSpec
+from graphspec.diagnostics import Diagnostic
 from runtime.backends.torch import tensors
 from runtime.backends.torch.capture import Captured
 from runtime.backends.torch.codegen.dialect import TORCH
@@ -57,6 +58,7 @@ from runtime.engine.contents import (
 )
 from runtime.engine.engine import Flags, ModuleEngine
 from runtime.engine.overflow import Overflow
+from runtime.problems import StepError
 from runtime.state import State
 from runtime.support.clocks import Clock
 
@@ -314,7 +316,14 @@ class TorchEngine(ModuleEngine):
         return give_back
 
     def expect(self, rows: int | None) -> None:
-        """Set how many rows all processes have in the next step; None: they exchange the numbers."""
+        """Set how many rows all processes have in the next step; None: they exchange the numbers.
+
+        Raises StepError (GS209) where it is not a whole number from 1.
+        """
+        if rows is not None and not (isinstance(rows, int | np.integer) and rows > 0):
+            message = f"`rows` is {rows!r}, which is not how many rows all processes have"
+            help = "pass the rows of the batch that they share, a whole number, or leave it out"
+            raise StepError([Diagnostic(code="GS209", message=message, help=help)], self.spec.texts())
         if (replicas := self.loaded.names.get("replicas")) is not None:
             replicas.expected = rows
 
