@@ -15,6 +15,8 @@ from runtime.codegen.resources import find_functions, find_instructions
 
 VIEWS = frozenset({"all_gather", "either", "expand", "permute", "reshape", "slice", "split", "split_rows", "subscript"})
 """Calls that may share the memory of their operand."""
+SAME = frozenset({"all_gather", "either"})
+"""Calls that may return their operand itself: in one process."""
 
 
 class Flow(Struct, frozen=True, kw_only=True):
@@ -36,7 +38,7 @@ def find_flow(function: Function) -> Flow:
     # What has no graph: inputs, draws, results of no_grad.
     leaves = targets - {value for each in function.instructions if each.recorded for value in each.defines}
     carrying = set(leaves)
-    siblings, partial = set[str](), set[str]()
+    together, siblings, partial = set[str](), set[str](), set[str]()
     for instruction in function.instructions:
         made = instruction.defines
         called = instruction.function if isinstance(instruction, Evaluate) else None
@@ -45,8 +47,12 @@ def find_flow(function: Function) -> Flow:
         if (instruction.recorded or is_view) and _passes_graph(instruction, carrying):
             carrying.update(made)
         if instruction.recorded and len(made) > 1:
+            together.update(made)
             begun = instruction.begun if isinstance(instruction, Forward) else ()
             siblings.update(value for value in made if value in targets and value not in begun)
+        elif called is not None and called.name in SAME and any(each.name in together for each in instruction.refs):
+            together.update(made)
+            siblings.update(value for value in made if value in targets)
         if isinstance(instruction, Adapt) and instruction.recorded and instruction.base and instruction.base.detach:
             partial.update(value for value in made if value in targets)  # a rate of its own may be a constant
     recorded = any(each.recorded or isinstance(each, Gradient) for each in function.instructions)

@@ -199,3 +199,35 @@ def test_rows_that_differ_are_cut_where_they_meet() -> None:
         found.append(names["train_step"]({"real": real, "z": z})["on_fake"])
     torch.testing.assert_close(*found, rtol=1e-12, atol=1e-14)
     assert len(found[0]) == 4
+
+
+GATHERED = """
+graphspec: 1
+name: gathered
+inputs: {a: {shape: [batch, 4]}, b: {shape: [batch, 4]}}
+models:
+  net: {layers: [{linear: 5}, tanh, {linear: 3}], optimizer: {name: sgd, lr: 0.1}}
+  head: {layers: [{linear: 3}], optimizer: {name: sgd, lr: 0.1}}
+ops:
+  one: {forward: net, inputs: a}
+  other: {forward: net, inputs: b}
+  top: {forward: head, inputs: one}
+  all_other: {call: all_gather, inputs: other}
+  loss: {expr: "mean(square(top * all_other))"}
+  step: {update: [net, head], loss: loss}
+  by_one: {gradient: loss, wrt: one}
+  slope: {gradient: loss, wrt: all_other}
+outputs: [slope, by_one]
+"""
+
+
+def test_a_gradient_by_gathered_rows_of_a_joined_call_does_not_run_through_the_others() -> None:
+    assert find_joined(compiled(GATHERED)) == {"one+other"}
+    step = build_step(GATHERED, "torch")
+    before = {name: torch.tensor(value) for name, value in weights(step).items()}
+    a, b = (np.random.default_rng(seed).normal(size=(5, 4)) for seed in (0, 1))
+    slope = step({"a": a, "b": b})["slope"]  # taken after the head was overwritten
+    hidden = (torch.tanh(torch.tensor(x) @ before["net.0.weight"].T + before["net.0.bias"]) for x in (a, b))
+    one, other = (x @ before["net.2.weight"].T + before["net.2.bias"] for x in hidden)
+    top = one @ before["head.0.weight"].T + before["head.0.bias"]
+    torch.testing.assert_close(slope, 2 * top.square() * other / other.numel(), rtol=1e-12, atol=1e-14)
