@@ -53,7 +53,11 @@ def count_products(spec) -> float:
     """Return the operations of the products in a step: every product is two of each pair, at least."""
     plan = compile_step(spec)
     function = plan.program.mode("train").functions[0]
-    lines = [each for each in find_timeline(plan, function).lines if each.label.startswith(("forward", "joint forward", "gradient"))]
+    lines = [
+        each
+        for each in find_timeline(plan, function).lines
+        if each.label.startswith(("forward", "joint forward", "gradient"))
+    ]
     products = Work(tuple(term for line in lines for term in line.work.terms if term[0] >= 4))
     return products.count({"batch": ROWS})
 
