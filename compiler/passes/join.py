@@ -1,7 +1,7 @@
 """Join calls of a model into one call on the rows of all: fewer pieces of work, each of more rows.
 
 Calls are joined where the one call means the same and costs no more. They read the same versions of the weights, and
-neither their order nor a gradient tells them apart: none comes before another, and every gradient runs through all of
+neither their order nor a gradient distinguishes them: none comes before another, and every gradient runs through all of
 them or through none. The model treats every row alone, draws nothing and writes nothing. Numbers stay the same except
 for the order of sums.
 

@@ -36,7 +36,7 @@ FEW = "few rows"
 """What a step says of a batch with fewer rows than replicas."""
 SHOWN: Mapping[str, tuple[str, ...]] = {
     "mirrored": ("everything in parts", "dropped", "temperature", "everything" + SINGLE, FEW),
-    "workers": ("everything", "spoiled", "contrastive dropped", "example wgan-gp", *ON_BOTH),
+    "workers": ("everything", "spoiled", *ON_BOTH),
 }
 """What every test run trains in each way; of these some are rows of features."""
 KINDS = ("alone", "mirrored", "workers")

@@ -92,7 +92,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("case", "name"), [("seeds", "seed: 1"), ("weights", "weights: "), ("plans", "plan: "), ("states", "weights: ")]
+    ("case", "name"),
+    [("seeds", "seed: 1"), ("weights", "set of weights: "), ("plans", "plan: "), ("states", "set of weights: ")],
 )
 def test_processes_that_begin_differently_are_refused_on_all(
     said: Mapping[str, list[str]], case: str, name: str

@@ -36,7 +36,7 @@ def find_joined(document):
     return {each.ops for each in instructions if len(each.ops) > 1}
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("seed", range(240))
 def test_joined_calls_agree_with_the_oracle(seed):
     """Every spec is that of a seed with a twin for each of its plain calls."""

@@ -1,6 +1,6 @@
 """What every run takes of the cases: all, but for tests whose many cases take long. The long set takes these whole.
 
-On TensorFlow every run takes every eighth case of a file, the first one always.
+On TensorFlow every run takes every twelfth case of a file, the first one always.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what runs on TensorFlow, which takes long to trace a graph: of the cases of a file, every eighth."""
+    """Mark what runs on TensorFlow, which takes long to trace a graph: of the cases of a file, every twelfth."""
     given = getattr(item, "callspec", None)
     on_tensorflow = given is not None and given.params.get("backend") == "tensorflow"
     if on_tensorflow and item.get_closest_marker("sample") is None:
-        item.add_marker(pytest.mark.sample(8, among=item.path))
+        item.add_marker(pytest.mark.sample(12, among=item.path))
 
 
 @pytest.hookimpl(trylast=True)

@@ -99,7 +99,7 @@ def compile_whole(function: Callable[..., Any], compiler: str | Callable[..., An
     compiled = torch.compile(function, fullgraph=True, dynamic=False, backend=compile_tensors)
 
     def run(*given: Any) -> Any:
-        """Run the graph; what functions compiled elsewhere left behind does not count when it is made."""
+        """Run the graph; what functions that were compiled elsewhere left does not count when it is made."""
         TensorifyState.clear()
         return compiled(*given)
 

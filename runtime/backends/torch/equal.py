@@ -34,7 +34,7 @@ class Equality:
         """
         if replicas.count == 1 or not self.is_due:
             return
-        begun = {**found, "weights": digest_weights(weights)}
+        begun = {**found, "set of weights": digest_weights(weights)}
         compare(Present(count=replicas.count, device=replicas.device), lambda: begun, help=REMEDY)
         self.is_due = False
 

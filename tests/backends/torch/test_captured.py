@@ -309,6 +309,7 @@ def test_checks_of_numbers_have_no_place_in_a_graph():
         build(spec_of("adam"), device="cpu", jit="step", debug=True)
 
 
+@pytest.mark.long  # as are all examples (`python -m tests.conformance.captured`)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Inductor's own
 @pytest.mark.skipif(not shutil.which("g++"), reason="Inductor needs a C++ compiler")
 def test_a_step_that_inductor_compiled(monkeypatch):

@@ -176,6 +176,7 @@ def test_variables_and_overrides_are_written_out():
         "seed": 0,
         "rng": "native",
         "micro_batches": 1,
+        "join_calls": True,
     }
 
 
