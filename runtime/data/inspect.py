@@ -45,9 +45,10 @@ def find_labels(plan: Plan) -> tuple[Label, ...]:
                     if source is not None and source in inputs:
                         inputs[instruction.outputs[0]] = inputs[source]
                 case Forward() | Evaluate():
-                    value, count, use = _find_use(instruction, plan)
-                    if value is not None and value in inputs:
-                        found[Label(input=inputs[value], count=count, use=use)] = None
+                    for call in instruction.apart if isinstance(instruction, Forward) else (instruction,):
+                        value, count, use = _find_use(call, plan)
+                        if value is not None and value in inputs:
+                            found[Label(input=inputs[value], count=count, use=use)] = None
                 case _:
                     pass
     return tuple(found)

@@ -12,6 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 from compiler import Plan, compile_step
 from graphspec import load
 from runtime import emit
+from runtime.data.inspect import find_labels
 from tests.features.steps import build_step, weights
 
 CRITIC = "[{linear: 6}, tanh, {linear: 1}]"
@@ -186,6 +187,42 @@ def test_micro_batches_join_their_own_calls(backend: str, count: int) -> None:
             np.testing.assert_allclose(np.asarray(one[name]), np.asarray(other[name]), rtol=1e-11)
     for name, value in weights(whole).items():
         np.testing.assert_allclose(weights(parted)[name], value, rtol=1e-11, atol=1e-13, err_msg=name)
+
+
+TABLE = """
+graphspec: 1
+name: two
+inputs: {a: {shape: [batch, 2], dtype: int64}, b: {shape: [batch, 2], dtype: int64}}
+models:
+  net:
+    layers: [{embedding: {count: 7, size: 4, sparse: true}}, flatten, {linear: 6}, tanh, {linear: 4}]
+    optimizer: {name: adagrad, lr: 0.1}
+ops:
+  one: {forward: net, inputs: a, mode: train}
+  other: {forward: net, inputs: b, mode: train}
+  loss: {expr: "mse(one, 1.0) + 2 * mse(other, 0.0)", mode: train}
+  step: {update: net, loss: loss}
+outputs: [loss]
+"""
+
+
+def test_gradients_of_a_table_are_rows_of_both_calls(backend: str) -> None:
+    """A table's sparse gradient has the rows that either call looked up, each once."""
+    assert find_joined(compile_step(load(TABLE), backend)) == {"one+other"}
+    joined, apart = (build_step(TABLE, backend, [f"join_calls={each}"]) for each in ("true", "false"))
+    for number in range(4):
+        indices = np.random.default_rng(number).integers(0, 7, (2, 3, 2))
+        for step in (joined, apart):
+            step({"a": indices[0], "b": indices[1]})
+    for name, value in weights(apart).items():
+        np.testing.assert_allclose(weights(joined)[name], value, rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+def test_indices_of_every_call_are_checked() -> None:
+    """What `check_data` knows of a table holds for the inputs of all of its calls."""
+    found = {label.input: (label.count, label.use) for label in find_labels(compiled(TABLE))}
+    named = {"a": "one", "b": "other"}
+    assert found == {name: (7, f"the indices of an embedding in '{op}'") for name, op in named.items()}
 
 
 def test_rows_that_differ_are_cut_where_they_meet() -> None:

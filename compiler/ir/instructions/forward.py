@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from msgspec.structs import replace
+
 from compiler.ir.instructions.base import (
     InstructionBase,
     export_detached,
@@ -110,6 +112,16 @@ class Forward(InstructionBase, frozen=True, kw_only=True):
     def ops(self) -> tuple[str, ...]:
         """Return the ops whose calls it makes."""
         return self.joined or (self.op,)
+
+    @property
+    def apart(self) -> tuple[Forward, ...]:
+        """Return the calls that it makes, each as a forward of its own."""
+        if not self.joined:
+            return (self,)
+        calls = zip(self.joined, self.arguments, self.outputs, strict=True)
+        return tuple(
+            replace(self, op=op, arguments=(argument,), outputs=(output,), joined=()) for op, argument, output in calls
+        )
 
     @property
     def drawing(self) -> bool:
