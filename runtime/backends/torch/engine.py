@@ -164,7 +164,7 @@ class TorchEngine(ModuleEngine):
     def run(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> dict[str, object]:
         """Take one step, the first with other processes only where they begin with the same."""
         replicas = self.loaded.names.get("replicas")
-        if replicas is not None and mode != "infer":
+        if replicas is not None and self.equality.is_due and mode != "infer":  # a digest of the plan takes its time
             self.equality.require(replicas, self.begun(), self.common())
         return ModuleEngine.run(self, batch, mode, dataset)
 

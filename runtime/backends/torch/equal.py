@@ -32,7 +32,8 @@ class Equality:
 
         ``replicas``: those of the step. ``found``: what else must be equal, as a message shows it, by name.
         """
-        if replicas.count == 1 or not self.is_due:
+        if replicas.count == 1:
+            self.is_due = False
             return
         begun = {**found, "set of weights": digest_weights(weights)}
         compare(Present(count=replicas.count, device=replicas.device), lambda: begun, help=REMEDY)
