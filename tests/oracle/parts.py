@@ -94,7 +94,7 @@ class Parts:
         """Return whether a value depends on the batch, so that every micro-batch has its own."""
         declared = self.meaning.spec.inputs.get(value or "")
         if declared is not None:
-            return "batch" in declared.shape
+            return declared.shape is None or "batch" in declared.shape
         name = self.meaning.owner.get(value or "")
         op = self.meaning.ops.get(name or "")
         if isinstance(op, RandomOp):
