@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +27,10 @@ from compiler.ir.program import Function
 from compiler.ir.step_graph import StepGraph
 from compiler.ir.value import Argument, Read, Ref, Use
 from compiler.passes.flags import is_recomputed
+from compiler.types.dimension import UNKNOWN, TensorType
+
+LARGE = 1024
+"""How many numbers a value must have for each row to be worth a line of code that forgets it."""
 
 
 def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
@@ -58,8 +63,13 @@ SHOWN_DECISIONS = ("DEFER", "RETAIN", "CREATE_GRAPH", "SNAPSHOT")
 """Decisions worth a comment in generated code; the rest is visible in the code itself."""
 
 
-def assemble(graph: StepGraph, name: str) -> Function:
-    """Return the straight-line function of a scheduled graph."""
+def is_large(found: TensorType) -> bool:
+    """Return whether a value has many numbers for each row, as far as is known."""
+    return prod(size for size in found.shape or () if isinstance(size, int)) >= LARGE
+
+
+def assemble(graph: StepGraph, name: str, types: Mapping[str, TensorType]) -> Function:
+    """Return the straight-line function of a scheduled graph, given the shapes and types of values."""
     releases, facts = find_releases(graph), NodeFacts.of(graph)
     parts, part = max((node.micro_batch for node in graph.nodes.values()), default=0), 0
     instructions: list[Instruction] = []
@@ -69,7 +79,8 @@ def assemble(graph: StepGraph, name: str) -> Function:
         instructions.append(_finish(node, graph, facts, (f"micro-batch {part} of {parts}",) if begins else ()))
         values = releases.get(node.id, ())
         if values:
-            instructions.append(Release(op=node.op, values=values))
+            large = (value for value in values if is_large(types.get(graph.wholes.get(value, value), UNKNOWN)))
+            instructions.append(Release(op=node.op, values=values, large=tuple(large)))
     instructions.extend(_resolve(graph))
     defined = {value for node in graph.nodes.values() for value in node.defines}
     returned = tuple(value for value in graph.outputs if value in defined or value in graph.states)

@@ -93,7 +93,7 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
                 graphs.append(replace(compiled, gated=tuple(gate.op for gate in gates if gate.op in fired)))
     numbers = [""] if len(graphs) == 1 else [f"_{number}" for number in range(1, len(graphs) + 1)]
     named = {f"{mode}_step{number}": graph for number, graph in zip(numbers, graphs, strict=True)}
-    functions = tuple(assemble(graph, name) for name, graph in named.items())
+    functions = tuple(assemble(graph, name, context.types) for name, graph in named.items())
     return CompiledMode(
         program=ModeProgram(mode=mode, gates=gates, functions=functions, undecided=activity.undecided),
         graphs=named,

@@ -361,8 +361,10 @@ class Release(Effect, frozen=True, kw_only=True):
     """Forget values after their last use (``op`` is the op of that last use)."""
 
     values: tuple[str, ...]
+    large: tuple[str, ...] = ()
+    """Those that are known to have many numbers for each row."""
 
-    FIELDS: ClassVar[Fields] = {"values": Names}
+    FIELDS: ClassVar[Fields] = {"values": Names, "large": Names}
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -375,8 +377,8 @@ class Release(Effect, frozen=True, kw_only=True):
         return ", ".join(self.values)
 
     def export(self) -> Object:
-        """Return the values."""
-        return {"values": list(self.values)}
+        """Return the values, and those that are large."""
+        return {"values": list(self.values), "large": list(self.large)}
 
 
 class Emit(Effect, frozen=True, kw_only=True):

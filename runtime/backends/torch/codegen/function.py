@@ -157,27 +157,37 @@ def _without_graph(run: Sequence[Lowered]) -> Iterator[Code]:
 
 
 def gather_releases(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
-    """Yield the instructions with releases gathered before the next forward after a gradient or write.
+    """Yield the instructions with releases gathered where they free something.
 
-    Earlier they would free little: the graph still holds the values. A gradient set is released before the next
-    write, so that two are never alive at the same time for one update. Only results of models and gradients are worth
-    a release, and values that are alive until the function returns need none.
+    A value that no graph holds is released before another large one is made; what a graph holds, before a gradient that
+    frees the graph as it runs, or before the next forward after a gradient or write. A gradient set is released before
+    the next write, so that two are never alive at the same time for one update. Small results of functions are not
+    worth a release, and values that are alive until the function returns need none.
     """
-    heavy = {
+    large = {value for each in instructions if isinstance(each, Release) for value in each.large}
+    heavy = large | {
         value
         for each in instructions
         if each.micro_batch or not isinstance(each, Evaluate)  # nothing of a micro-batch may hold a graph
         for value in each.defines
     }
     sets = {value for each in instructions if isinstance(each, (Gradient, Transform)) for value in each.defines}
+    recorded = (each for each in instructions if isinstance(each, (Forward, Evaluate)) and each.graph)
+    free = large - sets - {value for each in recorded for value in each.defines}
     pending: list[str] = []
     ended = False
     for instruction in instructions:
         if isinstance(instruction, Release):
             pending.extend(value for value in instruction.values if value in heavy)
             continue
-        is_due = ended and isinstance(instruction, (Forward, Evaluate, Random))
-        if pending and (is_due or (isinstance(instruction, Apply) and not sets.isdisjoint(pending))):
+        if isinstance(instruction, Gradient):
+            is_due = not instruction.retain_graph and not large.isdisjoint(pending)
+        elif isinstance(instruction, Apply):
+            is_due = not sets.isdisjoint(pending)
+        else:
+            is_due = ended and isinstance(instruction, (Forward, Evaluate, Random))
+            is_due = is_due or not (free.isdisjoint(pending) or large.isdisjoint(instruction.defines))
+        if pending and is_due:
             yield Release(op=instruction.op, values=tuple(pending))
             pending, ended = [], False
         ended = ended or isinstance(instruction, (Gradient, Apply, Blend, Assign))
