@@ -221,6 +221,7 @@ def test_a_run_that_crossed_ends_where_one_of_a_single_backend_does(line: tuple[
         np.testing.assert_allclose(crossed[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.long
 @trained_once
 def test_a_run_stays_with_its_backend_unless_another_is_asked_for(
     line: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

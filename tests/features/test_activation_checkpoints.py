@@ -174,13 +174,13 @@ def test_the_numbers_are_those_of_a_loop_that_keeps_everything(backend: str, ord
 FIELDS = ["rng: native", "rng: portable", "micro_batches: 2", "precision: {loss_scale: dynamic}"]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("fields", FIELDS)
 def test_both_runs_draw_the_same_numbers(backend: str, fields: str) -> None:
     assert_alike(DROPOUT.replace("FIELDS", fields).replace("EXTRA", ""), backend)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("group", ["frozen: true", "frozen: {until: 2 steps}"])
 def test_some_parameters_may_be_frozen(backend: str, group: str) -> None:
     text = DROPOUT.replace("FIELDS", "rng: native")
@@ -216,7 +216,7 @@ def own(backend: str, kind: str, args: str) -> str:
     return text.replace("CALL", "forward" if backend == "torch" else "call")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("args", ["on: false, norm: true", "on: false, drop: true"])
 def test_users_classes_are_called_by_name_and_by_method(backend: str, args: str) -> None:
     """Keras's dropout draws from a state of its own, which both runs begin with."""

@@ -23,7 +23,7 @@ from tests.properties.agreement import batches, find_turns
 from tests.properties.specs import random_spec
 
 OWN = "models.planted."
-ENOUGH = 4
+ENOUGH = 2
 """Specs that are tried on each backend."""
 TAKEN = 3
 """Batches over which statistics are computed; there is one more."""

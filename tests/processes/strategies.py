@@ -35,7 +35,7 @@ SINGLE = " in float32"
 FEW = "few rows"
 """What a step says of a batch with fewer rows than replicas."""
 SHOWN: Mapping[str, tuple[str, ...]] = {
-    "mirrored": ("everything in parts", "dropped", "temperature", "everything" + SINGLE, FEW),
+    "mirrored": ("everything in parts", "everything" + SINGLE, FEW),
     "workers": ("everything", "spoiled", *ON_BOTH),
 }
 """What every test run trains in each way; of these some are rows of features."""

@@ -54,7 +54,7 @@ def find_other_backend() -> Elsewhere | None:
     return run_few
 
 
-@pytest.mark.sample(5)  # with every policy in turn
+@pytest.mark.sample(9)  # with every policy in turn
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_specs_give_the_numbers_of_the_oracle(chunk):
     seeds = range(chunk * SPECS // CHUNKS, (chunk + 1) * SPECS // CHUNKS)

@@ -147,7 +147,7 @@ def walk_at(document: Mapping, epoch: int, seed: int) -> Walk | None:
     return found
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_every_set_that_fires_together_has_a_function_and_none_is_for_a_set_that_never_does(chunk):
     walks = {}

@@ -25,7 +25,7 @@ from tests.properties.test_rejections import codes
 ELSEWHERE = [pytest.mark.needs("tensorflow")]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "mutant",
     [pytest.param(one, id=one.name, marks=ELSEWHERE if "TensorFlow" in one.killer else ()) for one in MUTANTS],

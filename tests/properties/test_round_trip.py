@@ -18,7 +18,7 @@ from schemas import __file__ as schemas
 from tests.properties.plans import PACE, plan_of
 from tests.properties.specs import random_spec
 
-SEEDS = range(30)
+SEEDS = range(16)
 
 
 PLACE = re.compile(r"<text>:\d+:\d+")

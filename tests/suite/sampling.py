@@ -1,15 +1,18 @@
 """What every run takes of the cases: all, but for tests whose many cases take long. The long set takes these whole.
 
-On TensorFlow every run takes every twelfth case of a file, the first one always.
+TensorFlow takes long to trace a graph. Of tests that run on both backends every run takes the TensorFlow case of every
+24th in a file, the first one always; of the cases of a test of that backend alone every third.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 OPTION = "--every-case"
+TENSORFLOW = Path(__file__).parents[1] / "backends" / "tensorflow"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,11 +21,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what runs on TensorFlow, which takes long to trace a graph: of the cases of a file, every twelfth."""
+    """Mark the cases that run on TensorFlow."""
     given = getattr(item, "callspec", None)
-    on_tensorflow = given is not None and given.params.get("backend") == "tensorflow"
-    if on_tensorflow and item.get_closest_marker("sample") is None:
-        item.add_marker(pytest.mark.sample(12, among=item.path))
+    if given is None or item.get_closest_marker("sample") is not None:
+        return
+    if given.params.get("backend") == "tensorflow":
+        item.add_marker(pytest.mark.sample(24, among=item.path))
+    elif TENSORFLOW in item.path.parents:
+        item.add_marker(pytest.mark.sample(3))
 
 
 @pytest.hookimpl(trylast=True)

@@ -20,16 +20,16 @@ def test_slow(): pass
 @pytest.mark.parametrize("case", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_one_slow_case(case): pass
 
-@pytest.mark.parametrize("case", range(12))
+@pytest.mark.parametrize("case", range(24))
 @pytest.mark.parametrize("backend", ["torch", "tensorflow"])
 def test_both(backend, case): pass
 
 @pytest.mark.parametrize("backend", ["torch", "tensorflow"])
 def test_both_once(backend): pass
 """
-TORCH, TENSORFLOW = ([f"test_both[{backend}-{case}]" for case in range(12)] for backend in ("torch", "tensorflow"))
+TORCH, TENSORFLOW = ([f"test_both[{backend}-{case}]" for case in range(24)] for backend in ("torch", "tensorflow"))
 ONCE = ["test_both_once[torch]", "test_both_once[tensorflow]"]
-"""The thirteenth case on TensorFlow: of twelve, the first is taken."""
+"""The 25th case on TensorFlow: of 24, the first is taken."""
 WHOLE = [f"test_whole[{case}]" for case in range(5)]
 
 

@@ -125,8 +125,7 @@ def alone(tmp_path_factory, request):
         return dict(found), expected
 
 
-@pytest.mark.sample(2)
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.xdist_group("exported programs")
 @pytest.mark.parametrize("name", TEXTS)
 def test_without_stepgraph_the_program_gives_the_numbers_of_the_step_for_batches_of_any_size(alone, name):

@@ -18,7 +18,7 @@ from tests.cli.specs import NAMES, SPECS
 from tests.properties.specs import random_spec
 
 SEEDS = range(240)
-CHUNKS = 4
+CHUNKS = 8
 
 
 def test_there_are_specs():
@@ -42,7 +42,7 @@ def find_comments(text: str) -> list[str]:
     return sorted(found.rstrip() for found in re.findall(r"#.*", text))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_random_spec_in_a_random_style_says_the_same_and_keeps_its_comments(chunk):
     for seed in SEEDS[chunk::CHUNKS]:
