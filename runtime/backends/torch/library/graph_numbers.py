@@ -14,11 +14,16 @@ from runtime.support.decays import Decay
 
 
 class Figures:
-    """Numbers by name, in one tensor of the host in double precision."""
+    """Numbers by name, in one tensor, in double precision where the device has it.
 
-    def __init__(self) -> None:
+    It is on the device of what they are for: a kernel of a GPU cannot read elements of a tensor of the host.
+    """
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
         self.places: dict[str, int] = {}
-        self.table = torch.zeros(0, dtype=torch.float64)
+        self.device = torch.device(device)
+        self.dtype = torch.float32 if self.device.type == "mps" else torch.float64
+        self.table = torch.zeros(0, dtype=self.dtype, device=self.device)
         self.last: tuple[float, ...] = ()
 
     def write(self, numbers: Mapping[str, float]) -> None:
@@ -28,8 +33,8 @@ class Figures:
             return
         if self.places.keys() != numbers.keys():
             self.places = {name: place for place, name in enumerate(numbers)}
-            self.table = torch.zeros(len(values), dtype=torch.float64)
-        self.table.copy_(torch.tensor(values, dtype=torch.float64))
+            self.table = torch.zeros(len(values), dtype=self.dtype, device=self.device)
+        self.table.copy_(torch.tensor(values, dtype=self.dtype), non_blocking=True)  # the host does not wait
         self.last = values
 
     def read(self, name: str) -> torch.Tensor:

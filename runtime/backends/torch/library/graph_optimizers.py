@@ -43,8 +43,8 @@ class InGraph(Optimizer):
     turn = 0  # the number of updates that the graph has made so far
 
     def __init__(self, *given: Any, **options: Any) -> None:
-        self.figures = Figures()
         super().__init__(*given, **options)
+        self.figures = Figures(self.parameters[0].device if self.parameters else "cpu")
 
     def feed(self, times: int) -> None:
         """Compute the numbers of the updates that the graph makes."""

@@ -37,7 +37,7 @@ class GraphWindow(Window):
         self.totals = self.kept
         self.known_rows.fill_(float(self.rows))
         if self.is_counted:
-            self.count = torch.as_tensor(self.count, dtype=torch.float64)
+            self.count = torch.as_tensor(self.count, dtype=torch.float64, device=self.parameters[0].device)
         self.gained, self.is_emptied = 0, False
 
     def settle(self) -> None:

@@ -314,7 +314,8 @@ def are_finite(tensors: TensorList, are_new: bool) -> torch.Tensor:
         return torch.tensor(True)
     if not are_new or any(each.requires_grad or each.is_complex() for each in tensors):
         return torch.stack([torch.isfinite(each).all() for each in tensors]).all()
-    found, one = (torch.tensor(each, dtype=torch.float32, device=tensors[0].device) for each in (0.0, 1.0))
+    # torch.tensor would copy the numbers to the device, for which the host waits.
+    found, one = (torch.full((), each, dtype=torch.float32, device=tensors[0].device) for each in (0.0, 1.0))
     for dtype in dict.fromkeys(each.dtype for each in tensors):
         alike = [each.data for each in tensors if each.dtype == dtype]  # nothing changes: no version of them is new
         torch._amp_foreach_non_finite_check_and_unscale_(alike, found, one)

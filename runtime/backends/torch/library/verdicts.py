@@ -87,7 +87,9 @@ class Verdicts:
         """
         found = {update: finite for update, (_, finite) in self.seen.items()}
         taken = [window.commits for window in windows]
-        answers = iter(self.ask(torch.stack([*commits.values(), *found.values(), *taken])))
+        flags = [*commits.values(), *found.values(), *taken]
+        device = next((each.device for each in flags if each.device.type != "cpu"), flags[0].device)
+        answers = iter(self.ask(torch.stack([each.to(device) for each in flags])))  # of no gradients it is the host's
         self.committed.update(zip(commits, answers, strict=False))
         self.given.update(zip(found, answers, strict=False))
         for window, was_taken in zip(windows, answers, strict=True):

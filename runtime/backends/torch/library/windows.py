@@ -90,8 +90,8 @@ class Window:
         """Return whether there is something to take: the device's verdict."""
         device = self.parameters[0].device
         if self.guard == "window":
-            return torch.logical_not(torch.as_tensor(self.spoiled, device=device))
-        return torch.as_tensor(self.rows, device=device) > 0
+            return torch.logical_not(on_device(self.spoiled, device))
+        return on_device(self.rows, device) > 0
 
     @torch.no_grad()
     def take(self, fresh: bool = True) -> tuple[Any, ...]:
@@ -121,6 +121,11 @@ class Window:
     def restore(self) -> None:
         """Be as before the last step, of which nothing but zeros was added: the update takes no part in it."""
         vars(self).update(self.before)
+
+
+def on_device(number: Any, device: torch.device) -> torch.Tensor:
+    """Return a number or truth that may be a tensor already as one on a device, without a copy from the host."""
+    return number if isinstance(number, torch.Tensor) else torch.full((), number, device=device)
 
 
 def widen(gradient: torch.Tensor | None) -> torch.Tensor | None:
