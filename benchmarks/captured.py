@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.run import WORKLOADS, cycle, make_emitted
+from benchmarks.run import VARIANTS, WORKLOADS, cycle, make_emitted, stopwatch
 from benchmarks.workloads import Batch, Workload
 from compiler import Plan, compile_step
 from graphspec import load
@@ -42,6 +42,7 @@ class Candidate:
     """After how many steps the same work comes again."""
     reports: Sequence[str]
     """What was reported on compilations."""
+    device: str = "cpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,19 +63,18 @@ class Ratio:
         return f"{self.median:.2f} | {self.low:.2f} - {self.high:.2f}"
 
 
-def make_reference(workload: type[Workload]) -> Candidate:
+def make_reference(workload: type[Workload], device: str = "cpu") -> Candidate:
     """Return the variants of a step of the benchmarks."""
-    reports: list[str] = []
-    captured = build(
-        compile_step(load(workload().spec)), device="cpu", models=workload().nets, jit="step", report=reports.append
-    )
+    reports, nets = list[str](), workload().to(device).nets
+    plan = compile_step(load(workload().spec))
     return Candidate(
         name=workload.name,
-        captured=captured,
-        others={EAGER: make_emitted(workload()), IDIOM: workload().idiom()},
-        batches=workload().batches(16),
+        captured=build(plan, device=device, models=nets, jit="step", report=reports.append),
+        others={EAGER: make_emitted(workload().to(device)), IDIOM: VARIANTS[IDIOM](workload().to(device))},
+        batches=workload().to(device).batches(16),
         period=workload.period,
         reports=reports,
+        device=device,
     )
 
 
@@ -113,7 +113,8 @@ def measure(candidate: Candidate, rounds: int) -> dict[str, Timing]:
     for run in runs.values():
         for _ in range(FIRST):
             run()
-    return interleave(runs, CAPTURED, rounds=rounds, multiple=candidate.period)
+    clocks = stopwatch(candidate.device)
+    return interleave(runs, CAPTURED, rounds=rounds, multiple=candidate.period, stopwatch=clocks)
 
 
 def find_candidates(names: Sequence[str], examples: bool) -> Iterator[Candidate]:

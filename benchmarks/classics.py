@@ -65,6 +65,7 @@ class WganGp(Workload):
             nn.Linear(128, 1, bias=False),
         )
         self.nets = {"generator": self.g, "critic": self.d}
+        self.ones = torch.ones(64)
 
     def batch(self, generator: torch.Generator) -> Batch:
         rows = 64 * self.parts
@@ -127,7 +128,7 @@ class WganGp(Workload):
                 between.requires_grad_(True)
                 (slope,) = torch.autograd.grad(self.d(between).sum(), between, create_graph=True)
                 on_real, on_fake = self.d(torch.cat([image, fake])).split(64)
-                steep = F.mse_loss(torch.linalg.vector_norm(slope, dim=1), torch.ones(64))
+                steep = F.mse_loss(torch.linalg.vector_norm(slope, dim=1), self.ones)
                 d_loss = on_fake.mean() - on_real.mean() + 10 * steep
                 d_loss.backward(inputs=weights_of_d)
                 opt_d.step()

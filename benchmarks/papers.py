@@ -68,9 +68,9 @@ class Dann(Workload):
             optimizer.zero_grad()
             scores, side = judge(batch["source"])
             label_loss = criterion(scores, batch["label"])
-            source_loss = of_domain(side, torch.zeros(32, 1))
+            source_loss = of_domain(side, torch.zeros(32, 1, device=side.device))
             _, side = judge(batch["target"])
-            target_loss = of_domain(side, torch.ones(32, 1))
+            target_loss = of_domain(side, torch.ones(32, 1, device=side.device))
             (target_loss + source_loss + label_loss).backward()
             optimizer.step()
             return {"label_loss": label_loss.item(), "domain_loss": source_loss.item() + target_loss.item()}
@@ -140,7 +140,7 @@ class InfoGan(Workload):
         criterion, of_label, of_code = nn.BCEWithLogitsLoss(), nn.CrossEntropyLoss(), nn.MSELoss()
 
         def step(batch: Batch) -> Mapping[str, Any]:
-            target = torch.ones(64, 1)
+            target = torch.ones(64, 1, device=batch["z"].device)
             opt_d.zero_grad()
             real_loss = criterion(self.judge(self.trunk(batch["image"])), target)
             real_loss.backward()
@@ -217,7 +217,7 @@ class MixMatch(Workload):
 
         def step(batch: Batch) -> Mapping[str, Any]:
             x, u, u_2 = batch["x"], batch["u"], batch["u_2"]
-            label = torch.zeros(32, 10).scatter_(1, batch["label"].view(-1, 1), 1)
+            label = torch.zeros(32, 10, device=x.device).scatter_(1, batch["label"].view(-1, 1), 1)
             with torch.no_grad():
                 guessed = (torch.softmax(self.net(u), dim=1) + torch.softmax(self.net(u_2), dim=1)) / 2
                 sharp = guessed ** (1 / 0.5)

@@ -1,4 +1,4 @@
-"""Time our step against hand-written ones: ``python -m benchmarks.run [--rounds 60] [NAME ...]``."""
+"""Time our step against hand-written ones: ``python -m benchmarks.run [--rounds 60] [--device cuda] [NAME ...]``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from benchmarks.workloads import Batch, Step, Workload
 from compiler import compile_step
 from graphspec import load
 from runtime import build, emit
+from runtime.backends.torch.meter import TorchMeter
 from runtime.bench.emitted import load_emitted as read_emitted
-from runtime.bench.timing import Timing, interleave
+from runtime.bench.timing import Stopwatch, Timing, interleave
 
 EXPERT = "expert"
 WORKLOADS = (*workloads.WORKLOADS, *classics.WORKLOADS, *papers.WORKLOADS)
@@ -24,7 +25,7 @@ WORKLOADS = (*workloads.WORKLOADS, *classics.WORKLOADS, *papers.WORKLOADS)
 def load_emitted(workload: Workload) -> ModuleType:
     """Return the file that is emitted for a workload's spec as a module, built on the workload's nets."""
     module = read_emitted(emit(compile_step(load(workload.spec))))
-    module.build(dtype=torch.get_default_dtype(), models=workload.nets)
+    module.build(device=workload.device, dtype=torch.get_default_dtype(), models=workload.nets)
     return module
 
 
@@ -36,12 +37,18 @@ def make_emitted(workload: Workload) -> Step:
 def make_built(workload: Workload) -> Step:
     """Return the step that ``build`` gives, which looks at every batch before it lets it in."""
     dtype = "float64" if torch.get_default_dtype() == torch.float64 else "float32"
-    return build(compile_step(load(workload.spec)), device="cpu", dtype=dtype, models=workload.nets)
+    return build(compile_step(load(workload.spec)), device=str(workload.device), dtype=dtype, models=workload.nets)
+
+
+def by_hand(workload: Workload, write: Callable[[], Step]) -> Step:
+    """Return a loop whose constants are on the device of its nets."""
+    with workload.device:
+        return write()
 
 
 VARIANTS: dict[str, Callable[[Workload], Step]] = {
-    "idiom": lambda workload: workload.idiom(),
-    EXPERT: lambda workload: workload.expert(),
+    "idiom": lambda workload: by_hand(workload, workload.idiom),
+    EXPERT: lambda workload: by_hand(workload, workload.expert),
     "emitted step": make_emitted,
     "built step": make_built,
 }
@@ -53,21 +60,37 @@ def cycle(step: Step, batches: list[Batch]) -> Callable[[], object]:
     return lambda: step(next(feed))
 
 
-def measure(workload: type[Workload], rounds: int) -> dict[str, Timing]:
+def train(workload: type[Workload], variant: str, device: str = "cpu") -> tuple[list[float], dict[str, torch.Tensor]]:
+    """Take five steps; return their losses, and all weights and buffers at the end."""
+    made = workload().to(device)
+    step = VARIANTS[variant](made)
+    outputs = [step(batch) for batch in made.batches(5)]
+    losses = [float(value) for output in outputs for name, value in output.items() if name != "scores"]
+    states = {name: net.state_dict() for name, net in made.nets.items()}
+    return losses, {f"{name}.{key}": value for name, state in states.items() for key, value in state.items()}
+
+
+def stopwatch(device: str) -> Stopwatch:
+    """Return clocks that wait for what a device was given."""
+    meter = TorchMeter(device, None)
+    return Stopwatch(wait=meter.wait)
+
+
+def measure(workload: type[Workload], rounds: int, device: str = "cpu") -> dict[str, Timing]:
     """Time all variants of a workload in one interleaved run."""
-    made = {name: make(workload()) for name, make in VARIANTS.items()}
-    batches = workload().batches(16)
+    made = {name: make(workload().to(device)) for name, make in VARIANTS.items()}
+    batches = workload().to(device).batches(16)
     runs = {name: cycle(step, batches) for name, step in made.items()}
-    return interleave(runs, EXPERT, rounds=rounds, multiple=workload.period)
+    return interleave(runs, EXPERT, rounds=rounds, multiple=workload.period, stopwatch=stopwatch(device))
 
 
-def table(rounds: int, names: list[str]) -> Iterator[str]:
+def table(rounds: int, names: list[str], device: str) -> Iterator[str]:
     """Yield the lines of a Markdown table."""
     yield "| step | variant | ms | of expert | p10 - p90 | CPU time of expert |"
     yield "|---|---|---|---|---|---|"
     for workload in WORKLOADS:
         if not names or workload.name in names:
-            for name, timing in measure(workload, rounds).items():
+            for name, timing in measure(workload, rounds, device).items():
                 spread = f"{timing.low:.2f} - {timing.high:.2f}"
                 figures = f"{timing.milliseconds:.3f} | {timing.ratio:.3f} | {spread} | {timing.cpu_ratio:.3f}"
                 yield f"| {workload.name} | {name} | {figures} |"
@@ -77,12 +100,13 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     if unknown := set(options.names) - {workload.name for workload in WORKLOADS}:
         parser.error(f"no step is named {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
-    for line in table(options.rounds, options.names):
+    for line in table(options.rounds, options.names, options.device):
         print(line, flush=True)
 
 

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -39,14 +39,27 @@ class Workload(ABC):
         """Return the file of the spec."""
         return SPECS / f"{self.name}.yaml"
 
+    @property
+    def device(self) -> torch.device:
+        """Return where the nets are."""
+        return next(next(iter(self.nets.values())).parameters()).device
+
+    def to(self, device: torch.device | str) -> Self:
+        """Move the nets, which stay the same, and constants to a device."""
+        for name, held in vars(self).items():
+            if isinstance(held, nn.Module | torch.Tensor):
+                setattr(self, name, held.to(device))
+        return self
+
     @abstractmethod
     def batch(self, generator: torch.Generator) -> Batch:
         """Draw a batch."""
 
     def batches(self, count: int) -> list[Batch]:
-        """Return batches, the same every time."""
+        """Return batches, the same every time, on the device."""
         generator = torch.Generator().manual_seed(1)
-        return [self.batch(generator) for _ in range(count)]
+        drawn = (self.batch(generator) for _ in range(count))
+        return [{name: value.to(self.device) for name, value in each.items()} for each in drawn]
 
     @abstractmethod
     def idiom(self) -> Step:

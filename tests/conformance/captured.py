@@ -69,17 +69,17 @@ class Found:
         return "\n    ".join((f"| {self.name} | {figures} | {self.seconds:.0f} |", *lines))
 
 
-def try_example(scenario: Scenario, dtype: str = "float64") -> Found:
+def try_example(scenario: Scenario, dtype: str = "float64", device: str = "cpu", most: int = MOST) -> Found:
     """Train an example as it is in both forms, each from halfway on with the state of the other, and compare them."""
     found = Found(name=scenario.name)
     plan = compile_step(load(scenario.source, [] if dtype == "float64" else ["rng=portable"]))
     told: list[str] = []
-    eager = build(plan, device="cpu", dtype=dtype, allow=scenario.allow)
-    captured = build(plan, device="cpu", dtype=dtype, allow=scenario.allow, jit="step", report=told.append)
-    exact = eager if dtype == "float64" else build(plan, device="cpu", dtype="float64", allow=scenario.allow)
+    eager = build(plan, device=device, dtype=dtype, allow=scenario.allow)
+    captured = build(plan, device=device, dtype=dtype, allow=scenario.allow, jit="step", report=told.append)
+    exact = eager if dtype == "float64" else build(plan, device=device, dtype="float64", allow=scenario.allow)
     graphs: Mapping[str, Any] = captured._built.engine.graphs  # pyright: ignore[reportAttributeAccessIssue]
     for number, batch in enumerate(scenario.batches(eager.spec)):
-        if number == MOST or (number >= STEPS and all(each.made for each in graphs.values())):
+        if number == most or (number >= STEPS and all(each.made for each in graphs.values())):
             break
         if number == CROSSED:
             ours, theirs = captured.state(), eager.state()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks.run import VARIANTS, WORKLOADS
+from benchmarks.run import VARIANTS, WORKLOADS, train
 
 
 def each(workloads):
@@ -22,16 +22,6 @@ def in_float64():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
-
-
-def train(workload, variant):
-    """Take five steps; return their losses, and all weights and buffers at the end."""
-    made = workload()
-    step = VARIANTS[variant](made)
-    outputs = [step(batch) for batch in made.batches(5)]
-    losses = [float(value) for output in outputs for name, value in output.items() if name != "scores"]
-    states = {name: net.state_dict() for name, net in made.nets.items()}
-    return losses, {f"{name}.{key}": value for name, state in states.items() for key, value in state.items()}
 
 
 @ours

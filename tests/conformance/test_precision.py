@@ -5,29 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.conformance.narrow import EPSILON, train
 from tests.conformance.scenario import BACKENDS
 from tests.features.steps import build_step, set_weights, weights
 
-SPEC = """graphspec: 1
-name: near
-precision: {0}
-inputs: {{x: {{shape: [batch, 2, 6, 6]}}, y: {{shape: [batch, 3]}}}}
-models:
-  net:
-    layers:
-      - {{conv2d: {{out: 8, kernel: 3}}}}
-      - group_norm: 2
-      - {{residual: [{{conv2d: {{out: 8, kernel: 3, padding: 1}}}}, silu]}}
-      - {{conv_transpose2d: {{out: 4, kernel: 3}}}}
-      - flatten
-      - {{linear: 3}}
-    optimizer: {{name: sgd, lr: 0.1}}
-ops:
-  out: {{forward: net, inputs: x}}
-  loss: {{loss: mse, inputs: [out, y]}}
-  step: {{update: net, loss: loss}}
-outputs: [loss, out]
-"""
 ONE = """graphspec: 1
 name: one
 precision: {{compute: {0}, loss_scale: none}}
@@ -41,17 +22,6 @@ ops:
 outputs: [out]
 """
 each_backend = pytest.mark.parametrize("backend", BACKENDS)
-EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
-
-
-def train(backend: str, precision: str) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Return what five steps of float32 gave, and the weights at their end."""
-    step, random = build_step(SPEC.format(precision), backend, dtype="float32"), np.random.default_rng(2)
-    found = []
-    for _ in range(5):
-        batch = {"x": random.normal(size=(8, 2, 6, 6)).astype("float32"), "y": np.ones((8, 3), "float32")}
-        found.append(step.numpy(step(batch)["out"]))
-    return np.stack(found), dict(weights(step))
 
 
 @pytest.mark.needs("torch", "tensorflow")

@@ -34,19 +34,19 @@ class Record:
 
 
 @cache
-def train(scenario: Scenario, backend: str, dtype: str = "float64") -> Record:
+def train(scenario: Scenario, backend: str, dtype: str = "float64", device: str = "cpu") -> Record:
     """Take twenty steps, an epoch's end and the other modes amid them; return what came of it.
 
     Graphs of the examples are rewritten by TensorFlow, as users run them.
     """
     is_rewritten = backend == "tensorflow" and isinstance(scenario.source, Path) and "examples" in scenario.source.parts
     with rewriting() if is_rewritten else nullcontext():
-        return take_steps(scenario, backend, dtype)
+        return take_steps(scenario, backend, dtype, device)
 
 
-def take_steps(scenario: Scenario, backend: str, dtype: str) -> Record:
+def take_steps(scenario: Scenario, backend: str, dtype: str, device: str = "cpu") -> Record:
     """Take the steps of a record."""
-    step = built(scenario, backend, dtype)
+    step = built(scenario, backend, dtype, device)
     outputs, first = [], None
     for mode, batch, dataset in schedule(step, scenario):
         found = step(batch, mode, dataset=dataset)
@@ -86,10 +86,10 @@ def schedule(step: Step, scenario: Scenario) -> Iterator[tuple[str, Batch, str |
         yield mode, batch, next(turns)
 
 
-def built(scenario: Scenario, backend: str, dtype: str = "float64") -> Step:
+def built(scenario: Scenario, backend: str, dtype: str = "float64", device: str = "cpu") -> Step:
     """Build a scenario; models of the user's own begin with numbers that depend on their names alone."""
     models = scenario.models[backend]() if scenario.models else {}
-    step = build(planned(scenario, backend), device="cpu", dtype=dtype, allow=scenario.allow, models=models)
+    step = build(planned(scenario, backend), device=device, dtype=dtype, allow=scenario.allow, models=models)
     foreign = {each.name for each in step.plan.program.models if each.kind == "class"}
     if foreign:
         step.restore(begin(step.state(), foreign, scenario.names))

@@ -11,10 +11,12 @@ from graphspec import load
 from runtime import Step, build
 
 
-def build_step(text: str, backend: str, settings: Sequence[str] = (), *, dtype: str = "float64") -> Step:
-    """Return the step of a spec on the CPU, with portable random numbers."""
+def build_step(
+    text: str, backend: str, settings: Sequence[str] = (), *, dtype: str = "float64", device: str = "cpu"
+) -> Step:
+    """Return the step of a spec, with portable random numbers."""
     plan = compile_step(load(text, [*settings, "rng=portable"]), backend)
-    return build(plan, device="cpu", dtype=dtype, allow=("tests",))
+    return build(plan, device=device, dtype=dtype, allow=("tests",))
 
 
 def weights(step: Step) -> Mapping[str, np.ndarray]:

@@ -23,13 +23,23 @@ _NUMBERS = itertools.count()
 
 
 class Execution:
-    """A plan that runs on the CPU in float64, without the checks that ``build`` makes beforehand."""
+    """A plan that runs without the checks that ``build`` makes beforehand, by default on the CPU in float64.
 
-    def __init__(self, plan: Plan, text: str | None = None, dtype: torch.dtype = torch.float64) -> None:
+    ``models``: those that are given; otherwise the classes of random specs are made.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        text: str | None = None,
+        dtype: torch.dtype = torch.float64,
+        device: str = "cpu",
+        models: Mapping[str, torch.nn.Module] | None = None,
+    ) -> None:
         self.text = emit(plan) if text is None else text
-        self.names = execute(self.text)
-        given = make_models(plan.spec, dtype)
-        self.names["build"](seed=plan.spec.seed, device="cpu", dtype=dtype, models=given)
+        self.names, self.device = execute(self.text), device
+        given = make_models(plan.spec, dtype) if models is None else models
+        self.names["build"](seed=plan.spec.seed, device=device, dtype=dtype, models=given)
         self.models: Mapping[str, torch.nn.Module] = self.names["MODELS"]
 
     def shapes(self) -> Mapping[str, Mapping[str, tuple[int, ...]]]:
@@ -38,7 +48,7 @@ class Execution:
 
     def state(self) -> Mapping[str, Mapping[str, np.ndarray]]:
         """Return copies of all parameters and buffers, and of the declared states."""
-        held = {name: value.numpy().copy() for name, value in self.names.get("STATE", {}).items()}
+        held = {name: value.cpu().numpy().copy() for name, value in self.names.get("STATE", {}).items()}
         return {**self._models(), "state": held} if held else self._models()
 
     def counters(self) -> Mapping[str, np.ndarray]:
@@ -50,7 +60,7 @@ class Execution:
     def _models(self) -> Mapping[str, Mapping[str, np.ndarray]]:
         """Return copies of all parameters and buffers."""
         return {
-            model: {name: value.detach().numpy().copy() for name, value in module.state_dict().items()}
+            model: {name: value.detach().cpu().numpy().copy() for name, value in module.state_dict().items()}
             for model, module in self.models.items()
         }
 
@@ -58,8 +68,9 @@ class Execution:
         self, batch: Mapping[str, np.ndarray], mode: str = "train", *dataset: str | None
     ) -> Mapping[str, np.ndarray]:
         """Take one step, and return its outputs."""
-        found = self.names["step"]({name: torch.from_numpy(value) for name, value in batch.items()}, mode, *dataset)
-        return {name: value.detach().numpy() for name, value in found.items()}
+        given = {name: torch.from_numpy(value).to(self.device) for name, value in batch.items()}
+        found = self.names["step"](given, mode, *dataset)
+        return {name: value.detach().cpu().numpy() for name, value in found.items()}
 
 
 def execute(text: str) -> dict[str, Any]:
