@@ -12,7 +12,7 @@ PINS := pyproject.toml constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples quick test test-all check site kills soak schemas generated clean
+.PHONY: help demo examples quick test test-all gpu wheels check site kills soak schemas generated clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -38,6 +38,21 @@ test: $(DEV)/installed  ## run the tests, with both frameworks: all but the long
 
 test-all: test  ## run the tests, then the long set: all other cases, more random specs, kills, demo and examples (docs/correctness.md)
 	$(DEV)/bin/python -m tests.suite.long
+
+# Nothing is installed: it runs with the interpreter that has PyTorch. What that lacks comes from wheels, if they are there.
+GPU_DEVICE ?= cuda
+GPU_SECONDS ?= 540
+GPU_PAGE ?= docs/gpu.md
+WHEELS ?= build/wheels
+gpu:  ## run what the tests prove on a GPU, offline, with PYTHON's own PyTorch, and write docs/gpu.md
+	@missing=$$($(PYTHON) -m tests.gpu --missing) && if [ -n "$$missing" ] && [ -d "$(WHEELS)" ]; then \
+	  $(PYTHON) -m pip install $(PIP_FLAGS) --no-index --find-links "$(WHEELS)" --target build/gpu --upgrade $$missing; fi
+	STEPGRAPH_GPU_SITE=build/gpu $(PYTHON) -m tests.gpu --device $(GPU_DEVICE) --seconds $(GPU_SECONDS) --out $(GPU_PAGE)
+
+FOR ?= 3.12
+wheels:  ## fetch what `make gpu` may lack on a machine without a network, for another Python (FOR=3.12): build/wheels
+	$(base) -m pip download $(PIP_FLAGS:--no-compile=) --dest $(WHEELS) --only-binary=:all: --python-version $(FOR) \
+	  -c constraints.txt $$($(base) -m tests.gpu --wheels)
 
 check: $(DEV)/installed  ## check format, lint, types and layers
 	$(DEV)/bin/ruff format --check .
