@@ -74,6 +74,12 @@ class Gates:
 
     def __init__(self, clock: Clock, gates: Mapping[str, Sequence[Gate]], seed: int = 0) -> None:
         self.clock, self.gates, self.seed = clock, gates, seed
+        bounded = (gate for listed in gates.values() for gate in listed if is_bounded(gate))
+        self.bounded = frozenset(gate.op for gate in bounded)  # few: the others are not asked whether they are open
+        # by mode and op, the groups of which one op has to fire: those with an op that has no gate always do
+        self.awaited = {
+            mode: {gate.op: find_awaited(gate, listed) for gate in listed} for mode, listed in gates.items()
+        }
         self.counts = {mode: {gate.op: 0 for gate in listed} for mode, listed in gates.items()}
         self.applied = {mode: {gate.op: 0 for gate in listed if gate.counted} for mode, listed in gates.items()}
         self.taken: set[str] = set()  # ops that have fired since the start
@@ -86,54 +92,62 @@ class Gates:
         step, counts = self.clock.step, dict(self.counts.get(mode, {}))
         fired: list[str] = []
         for gate in self.gates.get(mode, ()):
-            if self.is_within(gate, dataset or "", fired, counts):
-                if gate.clock == "averaged":
-                    due = gate.op in self.taken
-                elif gate.clock == "steps":
-                    due = (step - (gate.start or gate.every)) % gate.every == 0
-                elif gate.clock == "epochs":
-                    due = ends_epoch(gate, step)
-                elif self.follows(gate, fired, counts):
-                    counter = gate.counts_with or gate.op
-                    counts[counter] += 1
-                    due = (counts[counter] - (1 if gate.start or gate.first else 0)) % gate.every == 0
-                    if due and not (gate.start or gate.first):
-                        counts[counter] = 0  # so that a checkpoint fits another interval
+            if gate.op in self.bounded and not self.is_within(gate, dataset or "", fired, counts):
+                continue
+            due = False
+            if gate.clock == "writes":
+                for group in self.awaited[mode][gate.op]:
+                    if group.isdisjoint(fired):
+                        break
                 else:
-                    due = False
-                if gate.flush and ends_epoch(gate, step):
-                    due = due or counts[gate.op] % gate.every > 0
-                if due:
-                    fired.append(gate.op)
-                if gate.clock == "writes" and ends_epoch(gate, step):
+                    counter, skipped = gate.counts_with or gate.op, 1 if gate.start or gate.first else 0
+                    counts[counter] += 1
+                    due = (counts[counter] - skipped) % gate.every == 0
+                    if due and not skipped:
+                        counts[counter] = 0  # so that a checkpoint fits another interval
+            elif gate.clock == "averaged":
+                due = gate.op in self.taken
+            elif gate.clock == "steps":
+                due = (step - (gate.start or gate.every)) % gate.every == 0
+            else:
+                due = ends_epoch(gate, step)
+            if gate.epoch is not None and ends_epoch(gate, step):
+                due = due or (gate.flush and counts[gate.op] % gate.every > 0)
+                if gate.clock == "writes":
                     counts[gate.op] = 0
-        self.found, self.held = (counts, tuple(fired)), frozenset()
+            if due:
+                fired.append(gate.op)
+        found = tuple(fired)
+        self.found, self.held = (counts, found), frozenset()
         self.clock.pending.append(self)
-        return tuple(fired)
+        return found
 
     def keep(self) -> None:
         """Keep what was counted in the step that is finished."""
         mode, (counts, fired) = self.clock.mode, self.found
-        took_place, gated = [op for op in fired if op not in self.held], {*counts, *self.held}
-        together = {gate.counts_with or gate.op for gate in self.gates.get(mode, ()) if gate.counts_with}
-        for gate in self.gates.get(mode, ()) if self.held else ():
-            if gate.op in together or gate.counts_with:
-                continue  # what iterations count is never held
-            if not ends_epoch(gate, self.clock.step) and not self.follows(gate, took_place, gated):
-                counts[gate.op] = self.counts[mode][gate.op]  # what it follows did not take place
-        for gate in self.gates.get(mode, ()):
-            if gate.counted:
-                self.applied[mode][gate.op] += has_fired(gate.counted, took_place, gated)
+        took_place = fired if not self.held else tuple(op for op in fired if op not in self.held)
+        if self.held:
+            self.take_back(mode, took_place)
+        for op in self.applied.get(mode, ()):
+            (gate,) = (each for each in self.gates[mode] if each.op == op)
+            self.applied[mode][op] += has_fired(gate.counted, took_place, {*counts, *self.held})
         self.counts[mode], self.fired[mode] = counts, fired
         self.taken.update(took_place)
+
+    def take_back(self, mode: str, took_place: Sequence[str]) -> None:
+        """Do not count what follows ops that did not take place in the step that is finished."""
+        counts, gates = self.found[0], self.gates.get(mode, ())
+        together = {gate.counts_with or gate.op for gate in gates if gate.counts_with}
+        for gate in gates:
+            if gate.op in together or gate.counts_with:
+                continue  # what iterations count is never held
+            took_part = all(has_fired(group, took_place, {*counts, *self.held}) for group in gate.follows)
+            if not took_part and not ends_epoch(gate, self.clock.step):
+                counts[gate.op] = self.counts[mode][gate.op]
 
     def hold(self, ops: frozenset[str]) -> None:
         """Say which ops of the step that runs do not take place after all."""
         self.held = ops
-
-    def follows(self, gate: Gate, fired: Sequence[str], gated: Container[str]) -> bool:
-        """Return whether every group a gate follows has an op that fires: one that just did, or one without a gate."""
-        return all(has_fired(group, fired, gated) for group in gate.follows)
 
     def is_within(self, gate: Gate, dataset: str, fired: Sequence[str], gated: Container[str]) -> bool:
         """Return whether the step that runs lies between a gate's start and end, on a batch of its data sets."""
@@ -149,6 +163,17 @@ class Gates:
             return False
         is_timed = (gate.start or 0) <= self.clock.step <= (gate.until or self.clock.step)
         return is_timed and (not gate.datasets or dataset in gate.datasets)
+
+
+def is_bounded(gate: Gate) -> bool:
+    """Return whether there are steps in which a gate is closed, however its clock stands."""
+    return bool(gate.counted or gate.draw or gate.start or gate.until or gate.datasets)
+
+
+def find_awaited(gate: Gate, gates: Sequence[Gate]) -> tuple[frozenset[str], ...]:
+    """Return the groups a gate follows of which every op has a gate."""
+    gated = {each.op for each in gates}
+    return tuple(frozenset(group) for group in gate.follows if gated.issuperset(group))
 
 
 def draw_number(seed: int, mode: str, step: int, name: str) -> float:
