@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
@@ -65,13 +65,25 @@ def count_rows(batch: Batch, spec: GraphSpec) -> int:
     """
     if isinstance(batch, MarkedBatch) and batch.rows is not None:
         return batch.rows
+    return count_samples(batch, find_counted(batch, spec))
+
+
+def find_counted(batch: Batch, spec: GraphSpec) -> tuple[str, ...]:
+    """Return the inputs whose leading size says how many samples a batch has."""
     leading = {name: None if each.shape is None else next(iter(each.shape), 1) for name, each in spec.inputs.items()}
-    named = [name for name in batch if leading.get(name) == "batch"]
-    free = [name for name in batch if not isinstance(leading.get(name), int)]
+    named = tuple(name for name in batch if leading.get(name) == "batch")
+    return named or tuple(name for name in batch if not isinstance(leading.get(name), int))
+
+
+def count_samples(batch: Batch, names: Iterable[str]) -> int:
+    """Return the largest leading size of some inputs of a batch."""
     counts: list[int] = []
-    for value in (batch[name] for name in named or free):
-        if isinstance(value, Shaped):
-            counts.append(next(iter(value.shape), 0))
+    for name in names:
+        value = batch[name]
+        # Of every batch of a run: isinstance of a protocol would take longer than all else that a run does for one.
+        shape: Sequence[int] | None = getattr(value, "shape", None)
+        if shape is not None:
+            counts.append(next(iter(shape), 0))
         else:
             counts.append(len(value) if isinstance(value, Sized) else 0)
     return max(counts, default=0)

@@ -14,7 +14,7 @@ from graphspec.analysis.datasets import join_batches
 from graphspec.declare.data import TrainingSets
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from runtime.data.arrays import Batch, MarkedBatch, count_rows, dataset_of
+from runtime.data.arrays import Batch, MarkedBatch, count_rows, count_samples, dataset_of, find_counted
 from runtime.data.inspect import Inspector
 from runtime.data.open import find_epoch_length, open_data
 from runtime.data.place import Place, Position
@@ -116,6 +116,8 @@ class Feed:
     """The remaining batches of the epoch under way, once one was requested."""
     _start: Tree = None
     """The state of the source before its first pass for an evaluation."""
+    _counted: tuple[str, ...] | None = None
+    """The inputs that say how many samples a batch has: the same in all batches of a source."""
 
     @property
     def epoch(self) -> int:
@@ -172,7 +174,7 @@ class Feed:
             self._rest = None
             self.position = self.position.at_next_epoch()
         else:
-            self.position = self.position.after(self.rows(batch))
+            self.position = self.position.after(self._count(batch))
         return batch
 
     def rows(self, batch: Batch) -> int:
@@ -182,6 +184,14 @@ class Feed:
         64
         """
         return count_rows(batch, self.place.spec)
+
+    def _count(self, batch: Batch) -> int:
+        """Return how many samples a batch of this source has; what says so is looked up once."""
+        if isinstance(batch, MarkedBatch) and batch.rows is not None:
+            return batch.rows
+        if self._counted is None:
+            self._counted = find_counted(batch, self.place.spec)
+        return count_samples(batch, self._counted)
 
     def attach(self, step: object) -> None:
         """Pass the built step to a source that uses it, such as one that acts by the policy under training.

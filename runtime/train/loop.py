@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal, Protocol
 
@@ -278,8 +277,11 @@ class Loop:
                         self._evaluate()
                         self._save_where_due(at_end=self.feed.index == 0)
                         continue
-                    with self._saved():
+                    try:
                         batch = self.feed.next()
+                    except SpecError:
+                        self._save_after_failure()
+                        raise
                     if batch is None:
                         self._end_epoch()
                     else:
@@ -309,15 +311,10 @@ class Loop:
         stop = self.state.stop
         return stop is not None and self.patience is not None and stop.waited >= self.patience
 
-    @contextmanager
-    def _saved(self) -> Generator[None]:
-        """Save the run where its data or its evaluation fails; of several processes one may, and saving takes all."""
-        try:
-            yield
-        except SpecError:
-            if self.dirty and self.processes.count == 1:
-                self._save()
-            raise
+    def _save_after_failure(self) -> None:
+        """Save the run after its data or its evaluation failed; of several processes one may, and saving takes all."""
+        if self.dirty and self.processes.count == 1:
+            self._save()
 
     def _train(self, batch: Batch) -> None:
         dataset = dataset_of(batch)
@@ -326,7 +323,7 @@ class Loop:
         state.made += 1
         state.latest.update(outputs)
         self.warmup = self.warmup or time.perf_counter()
-        self._show(lambda: self.display.advance(state.made))
+        self._advance(state.made)
         if self.image_logger is not None:
             self.image_logger.follow(state.made, batch, outputs)
         self.dirty = True
@@ -384,6 +381,13 @@ class Loop:
             self._show(lambda: self.display.say(f"{said} (`--debug nan` finds where it comes from)"))
         return row
 
+    def _advance(self, made: int) -> None:
+        """Count a step on the display, as :meth:`_show` does, without a function for each step."""
+        try:
+            self.display.advance(made)
+        except BrokenPipeError:
+            self.interrupt.ask("SIGPIPE")
+
     def _show(self, show: Callable[[], None]) -> None:
         """Show something; where the output has no reader any more, the run ends as by Ctrl-C."""
         try:
@@ -396,7 +400,7 @@ class Loop:
         if self.evaluation is None:
             return
         self.state.due = self.dirty = True
-        with self._saved():
+        try:
             figures = self.evaluation.run(self.interrupt)
             if figures is None:
                 return
@@ -404,6 +408,9 @@ class Loop:
                 if watched is not None and watched.metric not in figures:
                     message = f"the evaluation gives no scalar {watched.metric!r} for `best` and `stop`"
                     raise problem("GS248", message, help=f"its figures are: {', '.join(figures) or 'none'}")
+        except SpecError:
+            self._save_after_failure()
+            raise
         self.state.due = False
         self.state.evaluated = self.state.made
         self._add({f"{EVAL}{name}": value for name, value in figures.items()})

@@ -8,7 +8,7 @@ import pytest
 from graphspec.diagnostics import SpecError
 from graphspec.loading import load
 from runtime.data import open_data
-from runtime.data.source import epoch_order
+from runtime.data.source import Stored, epoch_order
 
 SPEC = """
 graphspec: 1
@@ -88,3 +88,18 @@ def test_a_spec_without_training_data_is_told():
     spec = load(SPEC.format(role="test", options="batch: 2"))
     with pytest.raises(SpecError, match=r"GS220.*it has no `data.train`"):
         open_data(spec, "train", seed=0)
+
+
+@pytest.mark.parametrize("bytes_ahead", [1, 40, 10**6])
+def test_stored_samples_are_split_into_copies_of_their_rows(bytes_ahead, monkeypatch):
+    monkeypatch.setattr("runtime.data.source._AHEAD", bytes_ahead)
+    stored = Stored(arrays={"x": np.arange(22.0).reshape(11, 2), "y": np.arange(11)}, length=11)
+    order = np.random.default_rng(0).permutation(11)
+    batches = list(stored.split(order, 4))
+    assert [len(batch["y"]) for batch in batches] == [4, 4, 3]
+    for name, array in stored.arrays.items():
+        assert np.concatenate([batch[name] for batch in batches]).tolist() == array[order].tolist()
+        assert all(batch[name].flags.c_contiguous and batch[name].flags.writeable for batch in batches)
+        batches[0][name][:] = -1
+        assert (array >= 0).all()
+        assert (batches[1][name] >= 0).all()
