@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
+from benchmarks.peers.steps import OWN
 from benchmarks.run import VARIANTS, WORKLOADS, train
+
+STEPS = (*WORKLOADS, *OWN)
 
 
 def each(workloads):
     return pytest.mark.parametrize("workload", workloads, ids=lambda workload: workload.name)
 
 
-every_workload = each(WORKLOADS)
+every_workload = each(STEPS)
 ours = pytest.mark.parametrize("variant", ["emitted step", "built step"])
 
 
@@ -25,7 +28,7 @@ def in_float64():
 
 
 @ours
-@each([workload for workload in WORKLOADS if workload.exact])
+@each([workload for workload in STEPS if workload.exact])
 def test_five_steps_of_ours_are_those_of_the_expert_to_the_bit(workload, variant):
     losses, states = train(workload, variant)
     expected, theirs = train(workload, "expert")
@@ -34,7 +37,7 @@ def test_five_steps_of_ours_are_those_of_the_expert_to_the_bit(workload, variant
 
 
 @ours
-@each([workload for workload in WORKLOADS if not workload.exact])
+@each([workload for workload in STEPS if not workload.exact])
 def test_five_steps_of_ours_differ_by_rounding_from_an_expert_who_joins_calls(workload, variant, in_float64):
     losses, states = train(workload, variant)
     expected, theirs = train(workload, "expert")
