@@ -116,8 +116,8 @@ class Feed:
     """The remaining batches of the epoch under way, once one was requested."""
     _start: Tree = None
     """The state of the source before its first pass for an evaluation."""
-    _counted: tuple[str, ...] | None = None
-    """The inputs that say how many samples a batch has: the same in all batches of a source."""
+    _counted: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    """The inputs that say how many samples a batch has, by the names of what is in it."""
 
     @property
     def epoch(self) -> int:
@@ -186,12 +186,13 @@ class Feed:
         return count_rows(batch, self.place.spec)
 
     def _count(self, batch: Batch) -> int:
-        """Return how many samples a batch of this source has; what says so is looked up once."""
+        """Return how many samples a batch of this source has; what says so is found once."""
         if isinstance(batch, MarkedBatch) and batch.rows is not None:
             return batch.rows
-        if self._counted is None:
-            self._counted = find_counted(batch, self.place.spec)
-        return count_samples(batch, self._counted)
+        names = tuple(batch)
+        if names not in self._counted:
+            self._counted[names] = find_counted(batch, self.place.spec)
+        return count_samples(batch, self._counted[names])
 
     def attach(self, step: object) -> None:
         """Pass the built step to a source that uses it, such as one that acts by the policy under training.
