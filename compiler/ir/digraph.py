@@ -65,6 +65,13 @@ class Causality(Struct, frozen=True):
         """Return those of some marked nodes that come before a node."""
         return intersect(self.pasts[node], among)
 
+    def stand_in(self, name: str, members: Sequence[str]) -> Causality:
+        """Return it with a further node, which has the pasts of some marked ones and the place of the first."""
+        past = NOTHING
+        for each in members:
+            past = unite(past, self.pasts[each])
+        return Causality({**self.places, name: self.places[members[0]]}, {**self.pasts, name: past})
+
     def sort(self, names: Iterable[str]) -> list[str]:
         """Return marked nodes by how many of them come before each, ties in their order."""
         listed = list(names)

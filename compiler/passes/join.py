@@ -106,18 +106,18 @@ def _gains(context: Context, model: str, given: TensorType) -> bool:
     layers = context.spec.models[facts.root].layers
     if layers is None or facts.batch_coupled or facts.recomputes or given.shape is None or len(given.shape) < 2:
         return False
-    calls = [*_walk(trace_layers(layers, given.shape, given.dtype))]
+    calls = [*walk_layers(trace_layers(layers, given.shape, given.dtype))]
     weighted = sum(bool(each.parameters) and not each.layers for each in calls)
     free = any(isinstance(size, str) for each in calls for size in each.output[1:])
     numbers = (prod(size for size in each.output[1:] if isinstance(size, int)) for each in calls)
     return weighted >= LEAST_LAYERS and not free and max(numbers) <= MOST_NUMBERS
 
 
-def _walk(calls: Sequence[LayerCall]) -> Iterable[LayerCall]:
+def walk_layers(calls: Sequence[LayerCall]) -> Iterable[LayerCall]:
     """Yield layers, each before those that are inside it."""
     for call in calls:
         yield call
-        yield from _walk(call.layers)
+        yield from walk_layers(call.layers)
 
 
 def _rewrite(graph: StepGraph, found: Sequence[Joined]) -> StepGraph:

@@ -22,6 +22,7 @@ from compiler.passes.flags import infer_flags
 from compiler.passes.hazards import find_hazards, resolve_cycles
 from compiler.passes.inline import inline_parts
 from compiler.passes.join import join_calls
+from compiler.passes.join_gradients import join_gradients
 from compiler.passes.messages import bundle_messages
 from compiler.passes.order import find_order_problems
 from compiler.passes.paths import find_paths
@@ -178,6 +179,7 @@ SCHEDULING: tuple[Pass[StepGraph], ...] = (
         checks=(lambda graph, context: graph.problems,),
         stops=True,
     ),
+    Pass(name="join gradients", run=join_gradients),
     Pass(name="join", run=join_calls),
     Pass(name="schedule", run=lambda graph, context: schedule(graph, context.policy)),
     Pass(name="messages", run=lambda graph, context: bundle_messages(graph)),

@@ -142,6 +142,8 @@ class GraphSpec(Declaration):
     """Into how many parts a train step splits its batch, to hold the graph of one of them at a time."""
     join_calls: Annotated[bool, Strict()] = True
     """Whether calls of a model become one call on the rows of all, where that is faster and changes no result."""
+    join_gradients: Annotated[bool, Strict()] = True
+    """Whether gradients of losses with common terms become one gradient, where that gives each but for a factor."""
     phases: Annotated[tuple[NamesOrNone, ...], Strict(False)] = ()
     """Groups of ops: those of each come after all writers of the groups before; a spec that was read has none left."""
     compat: Compat | None = None

@@ -67,11 +67,13 @@ class Graph(Randoms):
         precision: Tree | None = None,
         micro_batches: int | None = None,
         join_calls: bool | None = None,
+        join_gradients: bool | None = None,
         compat: Compat | None = None,
     ) -> None:
         self._recorder = Recorder(title=str(name))
         given: dict[str, object] = {"name": name, "seed": seed, "rng": rng, "precision": precision}
-        given |= {"micro_batches": micro_batches, "join_calls": join_calls, "compat": compat}
+        given |= {"micro_batches": micro_batches, "join_calls": join_calls, "join_gradients": join_gradients}
+        given |= {"compat": compat}
         site = self._recorder.sources.find()
         self._header = Header(fields={key: each for key, each in given.items() if each is not None}, site=site)
 

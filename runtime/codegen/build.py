@@ -117,7 +117,7 @@ def _globals(context: EmitContext) -> Iterator[Global]:
             # A slice: the parts of the models before it are skipped.
             lengths = [syntax.call("len", syntax.name(names.parameters(each))) for each in covers]
             index = covers.index(models[0])
-            part = syntax.call("slice", _total(lengths[:index]), _total(lengths[: index + 1]))
+            part = syntax.call("slice", _total(lengths[:index]), _total(lengths[: index + len(models)]))
         yield Global(name=names.part(covers, models), value=part)
     yield from sharing_globals(context)
     yield from scheduled_globals(context)

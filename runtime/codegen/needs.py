@@ -12,6 +12,7 @@ from compiler.ir.instructions import (
     Blend,
     Evaluate,
     Forward,
+    Transform,
 )
 from compiler.ir.program import Program
 from runtime.codegen.flow import find_differentiated, find_mixed
@@ -41,7 +42,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     joint: tuple[tuple[str, ...], ...]
     """Groups of models whose parameters are used as one list."""
     parts: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
-    """(models of a gradient set, one of them or all that share parameters) where the slice of these is used."""
+    """(models of a gradient set, one of them, some in a row, or all that share parameters) where the slice of these is
+    used."""
     drawing: frozenset[str]
     """Models of a user's class that draw random numbers."""
     random: bool
@@ -82,6 +84,8 @@ def find_needs(program: Program) -> Needs:
             # Of models that share parameters there is one part for all of them.
             groups = (part.models,) if are_tied(part.models, program) else tuple((each,) for each in part.models)
             parts.update(((part.covers, models), None) for models in groups)
+    taken = (each for each in instructions if isinstance(each, Transform) and each.covers)
+    parts.update(((each.covers, each.models), None) for each in taken)
     is_shared = program.parallel is not None and program.parallel.buffers != "local"
     functions = find_functions(program) if is_shared else ()
     shared = frozenset(model for each in functions for model in program.find_written_buffers(each))

@@ -432,6 +432,8 @@ def _sets(instruction: Instruction) -> Iterator[NameRequest]:
                 groups = (*((each,) for each in part.models), part.models) if part.covers != part.models else ()
                 for models in groups:
                     yield "part", " ".join((*part.covers, "|", *models)), "_".join((*models, "part"))
+        case Transform(covers=covers, models=models) if covers:
+            yield "part", " ".join((*covers, "|", *models)), "_".join((*models, "part"))
         case Transform(spans=(models, *others)):
             for each in others:
                 yield "common", " ".join((*models, "|", *each)), f"{instruction.op}_common"

@@ -33,10 +33,11 @@ class BackwardTwice(Loop):
 
 
 @each_backend
-def test_a_graph_is_kept_where_a_later_gradient_runs_through_it(backend):
-    trial = train("one-loss-two-updates", order="listed", backend=backend)
-    assert told(trial.plan, "RETAIN") == {"step_decoder"}
-    assert trial.error_of(by_one_loss) <= SAME
+def test_two_gradients_of_one_loss_are_one_or_the_first_keeps_its_graph(backend):
+    for setting, code in (("join_gradients=true", "MERGE"), ("join_gradients=false", "RETAIN")):
+        trial = train("one-loss-two-updates", setting, order="listed", backend=backend)
+        assert [told(trial.plan, each) for each in (code, *{"MERGE", "RETAIN"} - {code})] == [{"step_decoder"}, set()]
+        assert trial.error_of(by_one_loss) <= SAME
     with pytest.raises(RuntimeError, match="a second time"):
         trial.error_of_loop(BackwardTwice)
 

@@ -15,9 +15,9 @@ from tests.catalogue.test_owners import one_step_for_all
 from tests.catalogue.trial import SAME, WRONG, Trial, batches, plan_of, world_of
 
 
-def train(name: str, order: str = "fewest") -> Trial:
+def train(name: str, *overrides: str, order: str = "fewest") -> Trial:
     """Take six steps of a spec in float64 on TensorFlow."""
-    step = build(plan_of(name, order=order, backend="tensorflow"), device="cpu", dtype="float64")
+    step = build(plan_of(name, *overrides, order=order, backend="tensorflow"), device="cpu", dtype="float64")
 
     def world():
         return world_of({path: torch.from_numpy(step.numpy(each)) for path, each in step.tensors().items()})
@@ -28,8 +28,9 @@ def train(name: str, order: str = "fewest") -> Trial:
     return Trial(plan=step.plan, start=start, end=world(), outputs=())
 
 
-def test_a_tape_is_kept_for_its_second_gradient():
-    assert train("one-loss-two-updates", order="listed").error_of(by_one_loss) <= SAME
+def test_a_tape_is_asked_once_or_kept_for_its_second_gradient():
+    for setting in ("join_gradients=true", "join_gradients=false"):
+        assert train("one-loss-two-updates", setting, order="listed").error_of(by_one_loss) <= SAME
     w = tf.Variable(2.0)
     with tf.GradientTape() as tape:
         loss = w * w

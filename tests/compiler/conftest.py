@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from compiler import Plan, compile_step
@@ -29,13 +30,18 @@ models:
   slow_n: {like: n}
 """
 """Plain models a, b and c, n and m with BatchNorm, and models that follow some of them."""
+APART = ("join_gradients=false",)
+"""A setting: every update has a gradient of its own."""
 
 
 def document(ops: str, prelude: str = PRELUDE) -> str:
-    """Return a document from the text of its ops; a line `outputs: [...]` at the left stays at the top level."""
+    """Return a document from the text of its ops; a line `outputs: [...]` at the left stays at the top level.
+
+    Every update has a gradient of its own, so that an order is about several.
+    """
     text = textwrap.dedent(ops).strip("\n")
     lines = [line if line.startswith("outputs:") else f"  {line}" for line in text.split("\n")]
-    return prelude + "ops:\n" + "\n".join(lines) + "\n"
+    return prelude + "ops:\n" + "\n".join(lines) + "\njoin_gradients: false\n"
 
 
 def compiled(ops: str, *, prelude: str = PRELUDE, backend: str = "torch", order: str = "fewest") -> Plan:
@@ -43,14 +49,16 @@ def compiled(ops: str, *, prelude: str = PRELUDE, backend: str = "torch", order:
     return compiled_document(document(ops, prelude), backend=backend, order=order)
 
 
-def compiled_document(source: str | Path, *, backend: str = "torch", order: str = "fewest") -> Plan:
+def compiled_document(
+    source: str | Path, *, backend: str = "torch", order: str = "fewest", settings: Sequence[str] = ()
+) -> Plan:
     """Compile a whole document, or a file; the invariants are verified after every pass."""
-    return compile_step(load(source), backend, order, hook=verify)
+    return compile_step(load(source, settings), backend, order, hook=verify)
 
 
-def program(name: str, *, backend: str = "torch", order: str = "fewest") -> Plan:
+def program(name: str, *, backend: str = "torch", order: str = "fewest", settings: Sequence[str] = ()) -> Plan:
     """Compile one of the published training steps."""
-    return compiled_document(PROGRAMS / f"{name}.yaml", backend=backend, order=order)
+    return compiled_document(PROGRAMS / f"{name}.yaml", backend=backend, order=order, settings=settings)
 
 
 def problems(ops: str, *, prelude: str = PRELUDE, backend: str = "torch", order: str = "fewest") -> list[Diagnostic]:

@@ -68,7 +68,8 @@ class _Writer:
     def _head(self) -> dict:
         shape = {"shape": ["batch", 4]}
         head = {"graphspec": 1, "name": "random", "inputs": {"x": shape, "y": shape}, "models": self.models}
-        return {**head, "join_calls": False}  # what is said of a step names its calls one by one
+        # what is said of a step names its calls and gradients one by one
+        return {**head, "join_calls": False, "join_gradients": False}
 
     def _add_value(self, name: str) -> None:
         kind = self.random.random()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compiler import Plan
-from tests.compiler.conftest import compiled, decided, find_instruction, graph_of, program
+from tests.compiler.conftest import APART, compiled, decided, find_instruction, graph_of, program
 
 PENALTY = """
   fake: {forward: a, inputs: x}
@@ -26,7 +26,7 @@ def flags_of(plan: Plan, event: str) -> tuple[bool, bool]:
 
 
 def test_a_graph_is_kept_exactly_for_a_later_gradient_through_it():
-    plan = program("autoencoder")
+    plan = program("autoencoder", settings=APART)
     assert flags_of(plan, "gradient step_encoder") == (True, False)
     assert flags_of(plan, "gradient step_decoder") == (False, False)
 
@@ -44,7 +44,7 @@ def test_a_shared_call_keeps_the_graph_of_the_first_gradient_alone():
 
 
 def test_a_kept_graph_is_told_with_the_ops_it_is_kept_for():
-    decision = next(one for one in graph_of(program("autoencoder")).decisions if one.code == "RETAIN")
+    decision = next(one for one in graph_of(program("autoencoder", settings=APART)).decisions if one.code == "RETAIN")
     assert (
         decision.text == "gradient step_encoder keeps its graph: gradient step_decoder runs through rebuilt, loss too"
     )

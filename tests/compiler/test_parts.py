@@ -110,6 +110,7 @@ def test_updates_wait_in_an_iteration_as_they_do_alone():
     text = text.replace(
         "out: {forward: net, inputs: x}", "first: {forward: other, inputs: x}\n      out: {forward: net, inputs: first}"
     )
+    text = text.replace("name: repeated\n", "name: repeated\njoin_gradients: false\n")
     plan = compile_step(load(text), order="listed")
     waiting = [each.subject for each in plan.graphs["train_step"].decisions if each.code == "DEFER"]
     assert waiting == [f"several.{number}.step" for number in range(1, 6)]

@@ -8,7 +8,7 @@ import pytest
 
 from compiler import compile_step
 from graphspec.loading import load
-from tests.compiler.conftest import PROGRAMS, compiled, compiled_document, deferred, events, graph_of, program
+from tests.compiler.conftest import APART, PROGRAMS, compiled, compiled_document, deferred, events, graph_of, program
 
 POLICIES = ("fewest", "listed", "latest", "memory")
 
@@ -35,8 +35,8 @@ def listed_first(name: str, update: str) -> str:
 )
 def test_in_listed_order_exactly_the_updates_wait_that_exhaustive_search_found(name, first, waiting):
     source = listed_first(name, first)
-    assert deferred(compiled_document(source, order="listed")) == waiting
-    assert deferred(compiled_document(source, order="fewest")) == set()
+    assert deferred(compiled_document(source, order="listed", settings=APART)) == waiting
+    assert deferred(compiled_document(source, order="fewest", settings=APART)) == set()
 
 
 def test_three_independent_models_keep_no_graph():
@@ -66,7 +66,7 @@ def test_tensorflow_never_has_to_wait_in_a_published_program(name):
 
 
 def test_the_listed_order_is_the_order_of_the_gradients():
-    plan = program("autoencoder", order="listed")
+    plan = program("autoencoder", order="listed", settings=APART)
     assert [event for event in events(plan) if "step" in event] == [
         "gradient step_decoder",
         "gradient step_encoder",
@@ -76,7 +76,7 @@ def test_the_listed_order_is_the_order_of_the_gradients():
 
 
 def test_the_fewest_order_takes_the_gradient_first_that_the_other_update_would_wait_for():
-    assert [event for event in events(program("autoencoder")) if "step" in event] == [
+    assert [event for event in events(program("autoencoder", settings=APART)) if "step" in event] == [
         "gradient step_encoder",
         "apply step_encoder",
         "gradient step_decoder",
@@ -232,7 +232,7 @@ def test_more_updates_than_the_table_holds_are_ordered_greedily_without_a_deferr
     lines += ["  l: {loss: mse, inputs: [f13, x]}"]
     lines += [f"  u{index}: {{update: m{index}, loss: l}}" for index in reversed(range(14))]
     models = [f"  m{index}: {{layers: [{{linear: 4}}], optimizer: sgd}}" for index in range(14)]
-    head = "graphspec: 1\nname: chain\ninputs: {x: {shape: [batch, 4]}}\nmodels:\n"
+    head = "graphspec: 1\nname: chain\njoin_gradients: false\ninputs: {x: {shape: [batch, 4]}}\nmodels:\n"
     spec = load("\n".join([head + "\n".join(models), "ops:", *lines]) + "\n")
     assert deferred(compile_step(spec)) == set()
     assert len(deferred(compile_step(spec, order="listed"))) == 13

@@ -77,9 +77,9 @@ def compiled(text: str, *settings: str) -> Plan:
 
 
 def find_joined(plan: Plan) -> set[str]:
-    """Return what is joined in train mode, as `one+other`."""
+    """Return the calls that are joined in train mode, as `one+other`."""
     instructions = [each for function in plan.program.mode("train").functions for each in function.instructions]
-    return {"+".join(each.ops) for each in instructions if len(each.ops) > 1}
+    return {"+".join(each.ops) for each in instructions if each.called and len(each.ops) > 1}
 
 
 def draw(rows: int, *sizes: int) -> list[np.ndarray]:

@@ -14,12 +14,13 @@ PACE = Pace(epoch=2, batch=ROWS)
 
 
 def plan_of(document: Mapping[str, object], order: str = "fewest", backend: str = "torch") -> Plan:
-    """Return the plan of a document, with each of its calls apart; raise SpecError where it has none.
+    """Return the plan of a document, with each of its calls and gradients apart; raise SpecError where it has none.
 
-    The definition says of each op where it stands. What calls give that are joined is a matter of numbers
+    The definition says of each op where it stands. What calls and gradients give that are joined is a matter of numbers
     (`test_joined`, and all that compares with the oracle).
     """
-    return compile_step(load(json.dumps({**document, "join_calls": False}) + "\n"), backend, order, pace=PACE)
+    apart = {**document, "join_calls": False, "join_gradients": False}
+    return compile_step(load(json.dumps(apart) + "\n"), backend, order, pace=PACE)
 
 
 def find_updates(function: Mapping) -> set[str]:

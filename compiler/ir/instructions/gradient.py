@@ -74,6 +74,8 @@ class Gradient(InstructionBase, frozen=True, kw_only=True):
     """The models whose forwards it recomputes."""
     term: str = ""
     """Of a loss whose terms count differently: the one that it is about."""
+    joined: tuple[str, ...] = ()
+    """The ops whose gradients it gives in one; each takes its part. None: its own alone."""
 
     FIELDS: ClassVar[Fields] = {
         "loss": str,
@@ -83,7 +85,13 @@ class Gradient(InstructionBase, frozen=True, kw_only=True):
         "create_graph": bool,
         "scaled": bool,
         "frozen": Names,
+        "joined": Names,
     }
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """Return the ops whose gradients it gives."""
+        return self.joined or (self.op,)
 
     @property
     def derivative(self) -> Derivative:
@@ -140,6 +148,7 @@ class Gradient(InstructionBase, frozen=True, kw_only=True):
             "retain_graph": self.retain_graph,
             "create_graph": self.create_graph,
             "loss scaled, result unscaled": self.scaled,
+            f"gives {len(self.joined)} gradients": bool(self.joined),
         }
         return (*list_set(named), *dict.fromkeys(f"without {format_frozen(each)}" for each in self.frozen))
 
@@ -153,6 +162,7 @@ class Gradient(InstructionBase, frozen=True, kw_only=True):
             "create_graph": self.create_graph,
             "scaled": self.scaled,
             "frozen": [format_frozen(each) for each in self.frozen],
+            "joined": [*self.joined],
         }
 
 
@@ -172,6 +182,8 @@ class Transform(InstructionBase, frozen=True, kw_only=True):
     """Some gradients of its sets may be absent. ``require`` refuses that, ``fill`` puts zeros there."""
     spans: tuple[tuple[str, ...], ...] = ()
     """Of ``share``, which adds to the first of its sets what the others have for the same parameters: their models."""
+    covers: tuple[str, ...] = ()
+    """Of ``part``, which takes out of a set what it has for ``models``, times a ``factor``: the models of that set."""
     penalties: tuple[Penalty, ...] = ()
     """``regularize`` adds the slopes of these, at the weights as they are when it runs; all are of one model."""
     unless: Commit = ()
@@ -231,7 +243,8 @@ class Transform(InstructionBase, frozen=True, kw_only=True):
     def phrase(self) -> str:
         """Return the call of the function."""
         name = self.function.name.split(":")[-1]
-        used = ", ".join((*self.inputs, *map(format_penalty, self.penalties)))
+        models = self.models if self.covers else ()
+        used = ", ".join((*self.inputs, *models, *map(format_penalty, self.penalties)))
         return f"{self.output} = {name}({used}{format_options(self.options)})"
 
     @property

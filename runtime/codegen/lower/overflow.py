@@ -148,6 +148,8 @@ def find_tainted(function: Function) -> frozenset[str]:
             checked.update(instruction.inputs)
     for instruction in function.instructions:
         match instruction:
+            case Transform() if instruction.covers:
+                pass  # the other parts are no more suspect for it
             case Transform() | Evaluate() if not checked.isdisjoint(instruction.operands) and not instruction.writes:
                 checked.update(instruction.defines)
             case Gradient() if not checked.isdisjoint(instruction.defines):

@@ -125,6 +125,9 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: EmitScop
         return syntax.call(scope.names.imported(function.name), *sets, **written)
     if function.name == "join":
         return syntax.sequence(syntax.spread(each) for each in sets)
+    if function.name == "part":
+        taken = syntax.item(sets[0], syntax.name(scope.names.part(instruction.covers, instruction.models)))
+        return syntax.call(NAMED["scale"], taken, setting(options["factor"], scope)) if options else taken
     if function.name == "reduce_set":
         return await_message(instruction, scope)
     if function.name in SHARDING:

@@ -177,6 +177,7 @@ def test_variables_and_overrides_are_written_out():
         "rng": "native",
         "micro_batches": 1,
         "join_calls": True,
+        "join_gradients": True,
     }
 
 

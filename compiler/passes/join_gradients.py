@@ -1,0 +1,389 @@
+"""Join gradients into one backward pass, where it gives each of them but for a known factor.
+
+A critic minimizes a loss, and features maximize it: their losses are `domain` and `label - 0.1 * domain`. For the
+weights of the critic the gradient of the second is -0.1 times that of the first, so one gradient of the second loss for
+all of these weights gives both. The critic's part of it is multiplied by -10.
+
+Both losses are written as sums of terms with constant factors. What counts are the terms that depend on the weights in
+question: if each has the same multiple of its factor in the other loss, so has the gradient. This is read off the
+nodes that are differentiated, after the step was split into micro-batches, so it holds for their shares and counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import isclose, prod
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from compiler.ir.cell import Cell
+from compiler.ir.digraph import close, find_cycles
+from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.ir.step_graph import Because, Decision, Edge, GradientPath, Hazard, StepGraph
+from compiler.ir.value import FunctionRef, Ref, Use
+from compiler.passes.document import Context
+from compiler.passes.join import walk_layers
+from compiler.passes.loss_terms import Term, find_terms
+from compiler.passes.order import find_producers
+from compiler.passes.paths import find_path
+from compiler.passes.schedule import find_chains
+from compiler.types.dimension import UNKNOWN
+from compiler.types.layers import LayerCall, trace_layers
+
+MOST = 2.0**10
+"""The greatest factor, and one over the least: beyond it the numbers of a type of 16 bits would overflow."""
+MOST_NUMBERS = 2**17
+"""The most parameters whose gradients are multiplied, unless a row uses each of them so often:"""
+LEAST_USES = 8
+HAZARDS = frozenset({Hazard.BACKWARD_WAR, Hazard.BUFFER_WAR})
+"""Edges from a gradient that are about the backward pass, not about the set that it gives."""
+
+
+class Joint(Struct, frozen=True, kw_only=True):
+    """Gradients that become one: that whose loss is differentiated, and the others by the factors of their parts."""
+
+    carrier: Gradient
+    carried: Mapping[str, float]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return all of them, the one whose loss is differentiated first."""
+        return (self.carrier.id, *self.carried)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the gradient that they become."""
+        return f"{self.carrier.id}.joint"
+
+
+def join_gradients(graph: StepGraph, context: Context) -> StepGraph:
+    """Return the graph with one gradient for those that one backward pass gives; its hazards must be known."""
+    if not context.spec.join_gradients or context.spec.parallel is not None:
+        return graph  # sets of replicas leave one by one, each as soon as it is there
+    for joint in _find_joints(graph, context):
+        graph = _rewrite(graph, joint)
+    return graph
+
+
+# ---------------------------------------------------------------- which gradients
+
+
+def _find_joints(graph: StepGraph, context: Context) -> tuple[Joint, ...]:
+    """Return the gradients that become one, none of which waits for another, not even through other joint ones."""
+    finder = _Finder.of(graph, context)
+    related = finder.relate()
+    if not related:
+        return ()
+    before: dict[str, list[str]] = {name: [] for name in graph.nodes}
+    for edge in graph.edges:
+        before[edge.after].append(edge.before)
+    closure = close(before, finder.plain)
+
+    def is_apart(one: str, other: str) -> bool:
+        """Return whether neither of two gradients comes before the other, and they are for other models."""
+        is_ordered = closure.precedes(one, other) or closure.precedes(other, one)
+        return not is_ordered and {*finder.plain[one].models}.isdisjoint(finder.plain[other].models)
+
+    found: list[Joint] = []
+    taken = set[str]()
+    for carrier, factors in sorted(related.items(), key=lambda each: -len(each[1])):  # ties as they are listed
+        carried: dict[str, float] = {}
+        for name, factor in factors.items():
+            if name not in taken and all(is_apart(name, other) for other in (carrier, *carried)):
+                carried[name] = factor
+        if carried and carrier not in taken:
+            taken.update((carrier, *carried))
+            found.append(Joint(carrier=finder.plain[carrier], carried=carried))
+    while True:
+        first = {name: joint.name for joint in found for name in joint.names}
+        pairs = ((first.get(edge.before, edge.before), first.get(edge.after, edge.after)) for edge in graph.edges)
+        cycles = find_cycles((one, other) for one, other in pairs if one != other)
+        if not cycles:
+            return tuple(found)
+        found.remove(next(joint for joint in reversed(found) if joint.name in cycles[0]))
+
+
+class _Finder(Struct, frozen=True, kw_only=True):
+    """Finds which gradients another gives but for a factor."""
+
+    graph: StepGraph
+    context: Context
+    producers: Mapping[str, str]
+    plain: Mapping[str, Gradient]
+    """The gradients that may be joined."""
+    terms: Mapping[str, Mapping[Term, float]]
+    """By gradient, the terms of its loss with their factors."""
+    users: Mapping[str, Sequence[Instruction]]
+    """By value, what a gradient runs back from to it."""
+
+    @classmethod
+    def of(cls, graph: StepGraph, context: Context) -> _Finder:
+        """Return the finder of a graph."""
+        producers = find_producers(graph.nodes.values())
+        plain = {node.id: node for node in _find_plain(graph)}
+        terms = {name: find_terms(node.loss, graph.nodes, producers) for name, node in plain.items()}
+        users: dict[str, list[Instruction]] = {}
+        for node in graph.nodes.values() if plain else ():
+            for use in node.uses:
+                if use.differentiable and node.differentiable:
+                    users.setdefault(use.value, []).append(node)
+        return cls(graph=graph, context=context, producers=producers, plain=plain, terms=terms, users=users)
+
+    def relate(self) -> Mapping[str, Mapping[str, float]]:
+        """Return, by gradient, the others whose sets it gives but for these factors."""
+        holders: dict[Term, list[str]] = {}
+        for name, terms in self.terms.items():
+            for term in terms:
+                holders.setdefault(term, []).append(name)
+        related: dict[str, dict[str, float]] = {}
+        for name, terms in self.terms.items():
+            carriers = {each: None for term in terms for each in holders[term] if each != name}
+            reached = self._find_reached(self.plain[name].cells) if carriers else frozenset[str]()
+            for carrier in carriers:
+                factor = self._find_factor(carrier, name, reached)
+                if factor is not None:
+                    related.setdefault(carrier, {})[name] = factor
+        return {name: related[name] for name in self.plain if name in related}
+
+    def _find_reached(self, cells: frozenset[Cell]) -> frozenset[str]:
+        """Return the nodes whose results depend on some parameters, for a gradient."""
+        nodes = self.graph.nodes.values()
+        reached = {
+            node.id: node
+            for node in nodes
+            if node.differentiable and any(read.cell in cells and not read.constant for read in node.reads)
+        }
+        pending = [*reached.values()]
+        while pending:
+            for value in pending.pop().defines:
+                fresh = [each for each in self.users.get(value, ()) if each.id not in reached]
+                reached.update((each.id, each) for each in fresh)
+                pending.extend(fresh)
+        return frozenset(reached)
+
+    def _find_factor(self, carrier: str, name: str, reached: Collection[str]) -> float | None:
+        """Return the factor that makes another gradient of what a gradient gives for its weights; None: there is none.
+
+        ``reached`` are the nodes that depend on these weights.
+        """
+        one, other = self.plain[carrier], self.plain[name]
+        if not self._are_alike(one, other):
+            return None
+        factor: float | None = None
+        for term in dict.fromkeys((*self.terms[carrier], *self.terms[name])):
+            if self.producers.get(term.value) not in reached:
+                continue
+            given, wanted = self.terms[carrier].get(term, 0.0), self.terms[name].get(term, 0.0)
+            if not given or not wanted or (factor is not None and not isclose(wanted / given, factor, rel_tol=1e-15)):
+                return None
+            factor = wanted / given if factor is None else factor
+        if factor is None or not 1 / MOST <= abs(factor) <= MOST:
+            return None
+        if abs(factor) != 1 and self._is_narrow(name):
+            return None
+        return factor if factor == 1 or self._is_worth(name) else None
+
+    def _are_alike(self, one: Gradient, other: Gradient) -> bool:
+        """Return whether two gradients are of one place, and run back through a call of both."""
+        places = [(each.micro_batch, each.within, each.scaled) for each in (one, other)]
+        through = self.graph.paths[one.id].nodes & self.graph.paths[other.id].nodes
+        meet = any(isinstance(self.graph.nodes[name], Forward) for name in through)
+        return places[0] == places[1] and meet
+
+    def _is_narrow(self, name: str) -> bool:
+        """Return whether the numbers of a gradient may leave the range of their type: it is scaled for that."""
+        calls = (self.graph.nodes[each] for each in self.graph.paths[name].nodes)
+        return self.plain[name].scaled or any(isinstance(each, Forward) and each.compute != "float32" for each in calls)
+
+    def _is_worth(self, name: str) -> bool:
+        """Return whether to multiply a gradient set takes less time than to run back once more through its models."""
+        size, products = 0, 0
+        for model in self.plain[name].models:
+            calls = self._trace(name, model)
+            if calls is None:
+                return False
+            for layer in walk_layers(calls):
+                own = () if layer.layers else layer.parameters
+                positions = prod(each for each in layer.output[1:] if isinstance(each, int))
+                size += sum(prod(each.shape) for each in own)
+                products += sum(positions * prod(each.shape[1:]) for each in own)
+        return size <= MOST_NUMBERS or products >= LEAST_USES * size
+
+    def _trace(self, name: str, model: str) -> tuple[LayerCall, ...] | None:
+        """Return the layers of a model in a call that a gradient runs back through; None where they are not known."""
+        layers = self.context.spec.models[self.context.models[model].root].layers
+        nodes = (self.graph.nodes[each] for each in self.graph.paths[name].nodes)
+        call = next((each for each in nodes if isinstance(each, Forward) and each.model == model), None)
+        if layers is None or call is None or len(call.arguments) != 1:
+            return None
+        operand = call.arguments[0].operand
+        assert isinstance(operand, Ref)
+        given = self.context.types.get(self.graph.wholes.get(operand.name, operand.name), UNKNOWN)
+        return None if given.shape is None else trace_layers(layers, given.shape, given.dtype)
+
+
+def _find_plain(graph: StepGraph) -> Iterator[Gradient]:
+    """Yield the gradients of a loss for whole models, all of which it reaches, that nothing differentiates again."""
+    if len(graph.paths) < 2:
+        return
+    hurried = {
+        name
+        for update, chain in find_chains(graph).items()
+        if graph.nodes[update].defer == "never"
+        for name in chain.gradients
+    }
+    inner = {each for path in graph.paths.values() for each in path.nodes if each in graph.paths}
+    for name, path in graph.paths.items():
+        node = graph.nodes[name]
+        if not isinstance(node, Gradient) or name in inner or name in hurried or not _is_bare(node):
+            continue
+        if not any(isinstance(graph.nodes[each], Gradient | Adapt) for each in path.nodes):
+            yield node
+
+
+def _is_bare(node: Gradient) -> bool:
+    """Return whether a gradient is of one loss, for all parameters of models that share none with others."""
+    is_whole = node.output is not None and not node.values and node.weights is None and not node.grad_outputs
+    is_dense = node.unconnected == "error" and not (node.frozen or node.fully_frozen or node.rows)
+    is_own = len(node.uses) == 1 and not node.uses[0].optional and not node.is_replica
+    return is_whole and is_dense and is_own and all(cell.kind == "params" for cell in node.cells)
+
+
+# ---------------------------------------------------------------- the graph with them
+
+
+def _rewrite(graph: StepGraph, joint: Joint) -> StepGraph:
+    """Return the graph with one gradient, and each set as a part of what it gives, under the names they had."""
+    gradients = [node for name in joint.names if isinstance(node := graph.nodes[name], Gradient)]
+    made = _make_joint(joint, gradients)
+    parts = {each.id: _take_part(each, made, joint.carried.get(each.id, 1.0)) for each in gradients}
+    given = (_give(joint.name, each) for each in parts.values())
+    nodes: dict[str, Instruction] = {}
+    for name, node in graph.nodes.items():
+        if name in parts and made.id not in nodes:
+            nodes[made.id] = made
+        nodes[name] = parts.get(name, node)
+    dropped = _find_unread(nodes, graph.outputs, [each.loss for each in gradients])
+    nodes = {name: node for name, node in nodes.items() if name not in dropped}
+    derivative = made.derivative
+    kept = {name: path for name, path in graph.paths.items() if name not in parts}
+    path = find_path(derivative, nodes, find_producers(nodes.values()), kept)
+    return replace(
+        graph,
+        nodes=nodes,
+        causality=graph.causality.stand_in(made.id, joint.names),
+        paths={**{name: _leave_out(each, dropped) for name, each in kept.items()}, made.id: path},
+        ordering=(*_move(graph.ordering, joint, dropped), *given),
+        hazards=_move(graph.hazards, joint, dropped),
+        decisions=(*graph.decisions, _explain(joint, made, gradients)),
+    )
+
+
+def _make_joint(joint: Joint, gradients: Sequence[Gradient]) -> Gradient:
+    """Return the gradient of the carrier's loss for the models of all."""
+    ops = tuple(each.op for each in gradients)
+    return replace(
+        joint.carrier,
+        id=joint.name,
+        label=f"joint gradient of {enumerate_names(ops)}",
+        reads=tuple(dict.fromkeys(read for each in gradients for read in each.reads)),
+        models=tuple(model for each in gradients for model in each.models),
+        cells=frozenset[Cell]().union(*(each.cells for each in gradients)),
+        output=f"{joint.carrier.output}.joint",
+        joined=ops,
+    )
+
+
+def _take_part(node: Gradient, made: Gradient, factor: float) -> Transform:
+    """Return what takes the set of one gradient out of that of the joint one."""
+    assert node.output is not None
+    assert made.output is not None
+    return Transform(
+        id=node.id,
+        op=node.op,
+        label=f"transform {node.output}",
+        place=node.place,
+        micro_batch=node.micro_batch,
+        within=node.within,
+        gate=node.gate,
+        gated_by=node.gated_by,
+        differentiable=node.differentiable,
+        uses=(Use(value=made.output),),
+        function=FunctionRef(name="part", builtin=True),
+        inputs=(made.output,),
+        output=node.output,
+        models=node.models,
+        covers=made.models,
+        options={} if factor == 1 else {"factor": factor},
+    )
+
+
+def _give(made: str, part: Transform) -> Edge:
+    """Return the edge from the joint gradient to a part of it."""
+    return Edge(before=made, after=part.id, hazard=Hazard.DATA, why=f"{part.label} uses the value {part.inputs[0]}")
+
+
+def _find_unread(nodes: Mapping[str, Instruction], outputs: Collection[str], losses: Sequence[str]) -> frozenset[str]:
+    """Return the nodes that nothing reads now that some losses are not differentiated any more."""
+    producers = find_producers(nodes.values())
+    readers: dict[str, int] = {}
+    for node in nodes.values():
+        for use in node.uses:
+            readers[use.value] = readers.get(use.value, 0) + 1
+    dropped = set[str]()
+    pending = [*losses]
+    while pending:
+        name = producers.get(pending.pop(), "")
+        node = nodes.get(name)
+        if not isinstance(node, Evaluate) or name in dropped or node.token or node.family == "metric":
+            continue
+        if not any(readers.get(value) or value in outputs for value in node.defines):
+            dropped.add(name)
+            for use in node.uses:
+                readers[use.value] -= 1
+                pending.append(use.value)
+    return frozenset(dropped)
+
+
+def _leave_out(path: GradientPath, dropped: Collection[str]) -> GradientPath:
+    """Return a path without nodes that are gone."""
+    if path.nodes.isdisjoint(dropped):
+        return path
+    uses = frozenset(use for use in path.uses if use[1] not in dropped)
+    return GradientPath(nodes=path.nodes - frozenset(dropped), uses=uses)
+
+
+def _move(edges: Sequence[Edge], joint: Joint, dropped: Collection[str]) -> tuple[Edge, ...]:
+    """Return edges between the nodes that are left: what came before a gradient comes before the joint one.
+
+    The losses of the others are not differentiated any more.
+    """
+    moved: dict[Edge, None] = {}
+    for edge in edges:
+        is_loss = edge.after in joint.carried and edge.hazard is Hazard.DATA
+        if is_loss or edge.before in dropped or edge.after in dropped:
+            continue
+        is_backward = edge.before in joint.names and edge.hazard in HAZARDS
+        before = joint.name if is_backward else edge.before
+        after = joint.name if edge.after in joint.names else edge.after
+        moved[replace(edge, before=before, after=after)] = None
+    return tuple(moved)
+
+
+def _explain(joint: Joint, made: Gradient, gradients: Sequence[Gradient]) -> Decision:
+    """Return the decision about gradients that are joined."""
+    said: list[str] = []
+    for node in (each for each in gradients if each.loss != made.loss):
+        times = joint.carried[node.id]
+        what = f"that of {node.loss}" if times == 1 else f"{1 / times:g} times that of {node.loss}"
+        said.append(f"for {', '.join(node.models)} it is {what}")
+    names = enumerate_names([each.op for each in gradients])
+    text = f"{names} take one gradient, of {made.loss}{': ' * bool(said)}{', '.join(said)}"
+    because = tuple(Because(edge="graph", op=each.op, place=each.place) for each in gradients[1:])
+    return Decision(code="MERGE", subject=made.op, text=text, because=because, node=made.id)
+
+
+def enumerate_names(names: Sequence[str]) -> str:
+    """Return names in words: ``step_g and step_d``."""
+    return f"{', '.join(names[:-1])} and {names[-1]}"
