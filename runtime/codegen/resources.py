@@ -180,7 +180,7 @@ def find_joint(program: Program) -> tuple[tuple[str, ...], ...]:
             case Gradient() | Accumulate():
                 found.append(each.models)
             case Transform():
-                found += [each.models] if each.weights or each.frozen else []
+                found += [each.models] if each.weights or each.frozen or each.penalties else []
                 found += each.spans
             case _:
                 pass

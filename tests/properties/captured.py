@@ -86,6 +86,7 @@ class CapturedExecution(Execution):
 
     def __init__(self, plan: Plan) -> None:
         called = {model.name for model in plan.program.models}
+        self.device = "cpu"
         given = {name: each for name, each in make_models(plan.spec, torch.float64).items() if name in called}
         self.built = make(plan, "step", given)
         self.names = self.built._built.engine.loaded.names  # pyright: ignore[reportAttributeAccessIssue]

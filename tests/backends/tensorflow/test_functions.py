@@ -64,6 +64,7 @@ def train_step(batch, number):
 SHARED = """
 graphspec: 1
 name: shared
+join_gradients: false
 inputs: {x: {shape: [batch, 3]}}
 models:
   trunk: {layers: [{linear: 3}], optimizer: {name: sgd, lr: 0.1}}
