@@ -196,6 +196,7 @@ def _read_window(window: Any, names: Sequence[str], replicas: Any) -> Any:
     """Return the gradients of a window, of all replicas; None where it is empty."""
     if not (window.rows or window.spoiled):
         return None
+    window.multiply()
     counted = {"count": float(window.count)} if window.is_counted else {}
     counted |= {"rested": int(window.absent_rows)} if window.is_counted and window.may_miss else {}
     guarded = {"spoiled": bool(window.spoiled)} if window.guard != "none" else {}

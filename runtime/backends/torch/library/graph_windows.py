@@ -28,6 +28,7 @@ class GraphWindow(Window):
         """Make the sums ready, and compute how many rows they stand for."""
         if not self.kept:
             self.kept = [torch.zeros_like(p, dtype=wide_type(p.dtype)) for p in self.parameters]
+        self.multiply()
         if not self.totals:
             for each in self.kept:
                 each.zero_()

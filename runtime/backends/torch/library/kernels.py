@@ -255,12 +255,19 @@ def foreach_mix(first: TensorList, second: TensorList, weight: Any) -> tuple[tor
     return tuple(torch._foreach_lerp(first, second, share))
 
 
-def foreach_gather(totals: TensorList, gradients: TensorList, times: int) -> TensorList:
-    """Add gradients to totals, each so many times; without totals they are begun."""
+def foreach_gather(totals: TensorList, gradients: TensorList, times: int, in_place: bool) -> TensorList:
+    """Return totals with gradients added, each so many times; without totals they are begun."""
     if not totals:
-        return torch._foreach_mul(gradients, scalar_like(times, gradients))
+        return foreach_scale_by(gradients, times)
+    if not in_place:
+        return torch._foreach_add(totals, gradients, alpha=times)
     torch._foreach_add_(totals, gradients, alpha=times)
     return totals
+
+
+def foreach_scale_by(tensors: TensorList, times: int) -> TensorList:
+    """Return every tensor times a count."""
+    return torch._foreach_mul(tensors, scalar_like(times, tensors))
 
 
 def foreach_share(totals: TensorList, times: int) -> TensorList:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from runtime.backends.torch.library.kernels import foreach_gather, foreach_share
+from runtime.backends.torch.library.kernels import foreach_gather, foreach_scale_by, foreach_share
 from runtime.backends.torch.library.optimizers import require_gradients
 
 
@@ -24,6 +24,9 @@ class Window:
     comes out is the gradient of the mean over all rows. What was absent in every step that was taken in is absent:
     ``seen`` says. Where elements are counted, the mean over these counts for the rows of the steps that had some:
     ``absent_rows`` are those of the others.
+
+    Steps whose number of rows is the same power of two are added up as they are: their sum is multiplied by that
+    number, the ``unit``, once it is taken or another number comes. Such a product is exact, so no bit changes.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class Window:
         self.count: Any = 0
         self.absent_rows: Any = 0
         self.spoiled: Any = False
+        self.unit = 1
+        self.are_lent = False  # the totals are the gradients of one step, which others may hold
 
     @torch.no_grad()
     def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None) -> None:
@@ -72,9 +77,24 @@ class Window:
                 self.settle(True)
         else:
             require_gradients(gradients)
-            self.totals = foreach_gather(list(self.totals), wide, times)
+            self.gather(wide, times)
         self.rows = self.rows + taken
         self.count = self.count + count
+
+    def gather(self, gradients: list[Any], times: int) -> None:
+        """Add gradients to the totals, each so many times."""
+        if not self.totals and is_power_of_two(times):
+            self.totals, self.unit, self.are_lent = gradients, times, True
+            return
+        if times != self.unit:
+            self.multiply()
+        self.totals = foreach_gather(list(self.totals), gradients, times // self.unit, not self.are_lent)
+        self.are_lent = False
+
+    def multiply(self) -> None:
+        """Multiply the totals by their unit, which is 1 then."""
+        if self.unit != 1:
+            self.totals, self.unit, self.are_lent = foreach_scale_by(list(self.totals), self.unit), 1, False
 
     def add_absent(self, rows: int = 1, commits: torch.Tensor | None = None) -> None:
         """Count the rows of a step from which all gradients are absent."""
@@ -99,6 +119,8 @@ class Window:
 
         Not ``fresh``: this step added nothing.
         """
+        if not self.is_mean:
+            self.multiply()
         found = self.totals
         if self.may_miss:
             share = self.share() if self.is_mean else 1
@@ -114,13 +136,19 @@ class Window:
     def share(self) -> Any:
         """Return what a mean divides by."""
         if not self.is_counted:
-            return self.rows if self.guard == "none" else at_least_one(self.rows)
+            share = self.rows // self.unit
+            return share if self.guard == "none" else at_least_one(share)
         share = at_least_one(self.count)
         return share * self.rows / at_least_one(self.rows - self.absent_rows) if self.may_miss else share
 
     def restore(self) -> None:
         """Be as before the last step, of which nothing but zeros was added: the update takes no part in it."""
         vars(self).update(self.before)
+
+
+def is_power_of_two(count: Any) -> bool:
+    """Return whether a count is a whole number that the host knows, and a power of two."""
+    return isinstance(count, int) and count > 0 and count & (count - 1) == 0
 
 
 def on_device(number: Any, device: torch.device) -> torch.Tensor:
