@@ -116,7 +116,7 @@ class Feed:
     """The remaining batches of the epoch under way, once one was requested."""
     _start: Tree = None
     """The state of the source before its first pass for an evaluation."""
-    _counted: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+    _counted: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict[tuple[str, ...], tuple[str, ...]])
     """The inputs that say how many samples a batch has, by the names of what is in it."""
 
     @property
