@@ -33,7 +33,7 @@ def test_what_is_known_to_be_missed_is_a_script_and_on_their_page():
     assert set(re.findall(r"^- `(h\w+)\.py`:", page, re.MULTILINE)) == MISSED.keys()
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("path", scripts("h"), ids=lambda path: path.stem)
 def test_a_bug_is_found_at_one_of_its_lines_unless_it_is_known_to_be_missed(path: Path, auditor: Auditor):
     label = read_label(path)
@@ -43,7 +43,7 @@ def test_a_bug_is_found_at_one_of_its_lines_unless_it_is_known_to_be_missed(path
     assert audited.error.partition(":")[0] == (label.raises or "")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("path", scripts("sound_"), ids=lambda path: path.stem)
 def test_a_sound_script_has_no_error_and_no_warning(path: Path, auditor: Auditor):
     audited = auditor.audit(path)

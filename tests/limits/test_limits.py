@@ -16,7 +16,7 @@ CHARACTERS = 300_000
 """As much is printed at most: a hundred problems with their excerpts, each with long words."""
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", sorted(DOCUMENTS))
 def test_a_check_takes_little_time_and_memory(name):
     taken = measure(name)

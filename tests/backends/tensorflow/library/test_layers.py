@@ -236,7 +236,7 @@ def derive_torch(other: nn.Module, x: np.ndarray, training: bool) -> list[np.nda
 BOTH = [(name, True) for name in LAYERS] + [(name, False) for name in LAYERS if "batch_norm" in name]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("name", "training"), BOTH)
 def test_results_and_both_gradients_are_pytorchs(name, training):
     mine, other = pair_of(name)
