@@ -168,7 +168,7 @@ def _join(calls: Sequence[Instruction]) -> Forward:
     forwards = [each for each in calls if isinstance(each, Forward)]
     return replace(
         forwards[0],
-        label=f"joint forward of {_enumerate(forwards)}",
+        label=f"joint forward of {enumerate_names([each.id for each in forwards])}",
         uses=tuple(use for each in forwards for use in each.uses),
         arguments=tuple(argument for each in forwards for argument in each.arguments),
         outputs=tuple(value for each in forwards for value in each.outputs),
@@ -178,15 +178,15 @@ def _join(calls: Sequence[Instruction]) -> Forward:
 
 def _explain(made: Forward, calls: Sequence[Instruction]) -> Decision:
     """Return the decision about calls that are joined."""
+    names = enumerate_names([each.id for each in calls])
     text = (
-        f"{_enumerate(calls)} are one call of {made.model}, on the rows of {'both' if len(calls) == 2 else 'all'}: it "
+        f"{names} are one call of {made.model}, on the rows of {'both' if len(calls) == 2 else 'all'}: it "
         "treats each row alone, and the same gradients run through them"
     )
     because = tuple(Because(edge="graph", op=each.op, place=each.place) for each in calls[1:])
     return Decision(code="MERGE", subject=made.op, text=text, because=because, node=made.id)
 
 
-def _enumerate(calls: Sequence[Instruction]) -> str:
-    """Return the names of calls in words: ``on_real and on_fake``."""
-    names = [each.id for each in calls]
+def enumerate_names(names: Sequence[str]) -> str:
+    """Return names in words: ``on_real and on_fake``."""
     return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -23,7 +23,7 @@ from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruc
 from compiler.ir.step_graph import Because, Decision, Edge, GradientPath, Hazard, StepGraph
 from compiler.ir.value import FunctionRef, Ref, Use
 from compiler.passes.document import Context
-from compiler.passes.join import walk_layers
+from compiler.passes.join import enumerate_names, walk_layers
 from compiler.passes.loss_terms import Term, find_terms
 from compiler.passes.order import find_producers
 from compiler.passes.paths import find_path
@@ -382,8 +382,3 @@ def _explain(joint: Joint, made: Gradient, gradients: Sequence[Gradient]) -> Dec
     text = f"{names} take one gradient, of {made.loss}{': ' * bool(said)}{', '.join(said)}"
     because = tuple(Because(edge="graph", op=each.op, place=each.place) for each in gradients[1:])
     return Decision(code="MERGE", subject=made.op, text=text, because=because, node=made.id)
-
-
-def enumerate_names(names: Sequence[str]) -> str:
-    """Return names in words: ``step_g and step_d``."""
-    return f"{', '.join(names[:-1])} and {names[-1]}"
