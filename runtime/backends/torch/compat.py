@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import torch.utils.checkpoint
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 OLDEST = (2, 11)
 """The first version with everything used here, and in the kernels of the library."""
 __all__ = [
-    "TorchDispatchMode",
+    "DispatchMode",
     "can_capture",
     "capture_errors",
     "compile_whole",
@@ -31,6 +32,25 @@ __all__ = [
     "is_supported",
     "watched_checkpoints",
 ]
+
+
+class DispatchMode(TorchDispatchMode):
+    """A mode that sees every operation, and imports torch._dynamo for none.
+
+    Torch wraps the handler of a mode to keep torch.compile from tracing it, and imports torch._dynamo for that at the
+    first operation, which takes a second. Here the handler is wrapped once something else has imported it.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __enter__(self) -> Self:
+        """Let operations be seen, by a handler that torch.compile does not trace."""
+        own: Any = type(self)
+        if "torch._dynamo" in sys.modules and not hasattr(own.__torch_dispatch__, "__wrapped__"):
+            own.__torch_dispatch__ = torch.compiler.disable(own.__torch_dispatch__)
+        return super().__enter__()
 
 
 def is_supported() -> bool:

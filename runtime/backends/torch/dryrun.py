@@ -21,7 +21,7 @@ from compiler.ir.instructions import Evaluate, Forward, Instruction, TakeAccumul
 from compiler.ir.program import Function, Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from runtime.backends.torch.compat import TorchDispatchMode, copying, fake_mode, find_written, is_alias
+from runtime.backends.torch.compat import DispatchMode, copying, fake_mode, find_written, is_alias
 from runtime.backends.torch.devices import Setting
 from runtime.backends.torch.execution import ERRORS, Loaded, explain_unfakeable, load_module
 from runtime.backends.torch.library.metrics import Counting
@@ -64,7 +64,7 @@ class Mutations(Struct, kw_only=True):
         users = frozenset(each.op for each in find_instructions(loaded.program) if is_users(each))
         return cls(loaded=loaded, spec=spec, watched_ops=users)
 
-    def watched(self) -> TorchDispatchMode:
+    def watched(self) -> DispatchMode:
         """Return a context that records every such write."""
         return _Writes(self)
 
@@ -103,7 +103,7 @@ class Mutations(Struct, kw_only=True):
         )
 
 
-class _Writes(TorchDispatchMode):
+class _Writes(DispatchMode):
     """Records the tensors that an operation writes into."""
 
     def __init__(self, mutations: Mutations) -> None:

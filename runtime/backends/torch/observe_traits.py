@@ -16,7 +16,7 @@ from compiler import Plan
 from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
-from runtime.backends.torch.compat import TorchDispatchMode, has_drawn, is_batch_norm, watched_checkpoints
+from runtime.backends.torch.compat import DispatchMode, has_drawn, is_batch_norm, watched_checkpoints
 from runtime.backends.torch.devices import Setting
 from runtime.backends.torch.dryrun import Trial, TrialResult, run_dry
 from runtime.backends.torch.execution import ERRORS, Loaded, load_program
@@ -93,7 +93,7 @@ class Watch:
         self.running.remove(name)
 
 
-class _Draws(TorchDispatchMode):
+class _Draws(DispatchMode):
     """Records the model that runs when an operation draws random numbers."""
 
     def __init__(self, watch: Watch) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import torch
 from torch import nn
+from torch._dynamo.utils import counters
 
 from compiler import compile_step
 from graphspec.loading import load
 from runtime import build
+from runtime.backends.torch.compat import DispatchMode
 
 SPEC = """
 graphspec: 1
@@ -50,3 +55,44 @@ def test_building_a_step_does_not_keep_a_model_from_being_compiled():
     gradients = torch.autograd.grad(loss, list(plain.net.parameters()))
     expected = [p - 0.1 * g for p, g in zip(plain.net.parameters(), gradients, strict=True)]
     torch.testing.assert_close(list(model.net.parameters()), [nn.Parameter(each) for each in expected])
+
+
+class Operations(DispatchMode):
+    """A mode that counts operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_what_watches_a_compiled_function_is_not_compiled_itself():
+    torch.compiler.reset()
+    counters.clear()
+    shift, x = torch.compile(lambda x: x * 2 + 1, backend="eager"), torch.ones(3)
+    with Operations() as operations:
+        found = shift(x)
+    assert found.tolist() == [3, 3, 3]
+    assert operations.count == 2
+    assert not counters["frames"]
+
+
+PROGRAM = """
+import sys
+import torch
+from compiler import compile_step
+from graphspec import load
+from runtime import build
+from runtime.backends.torch.compat import DispatchMode
+step = build(compile_step(load("examples/autoencoder/autoencoder.yaml")), device="cpu")
+step({"image": torch.zeros(4, 1, 8, 8)})
+print(*sorted({"torch._dynamo", "sympy"} & {*sys.modules}))
+"""
+
+
+def test_where_nothing_is_compiled_the_compiler_is_not_imported():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert not done.stdout.strip()

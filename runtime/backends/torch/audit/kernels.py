@@ -11,13 +11,13 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 from torch._C import DispatchKey
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from runtime.audit.trace import Draw, GradientChange, Place, StaleCast, Write
 from runtime.backends.torch.audit.log import Log, Overwrite
 from runtime.backends.torch.audit.places import find_function, is_called_from
 from runtime.backends.torch.audit.spent import Kernel
 from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of, span_of
+from runtime.backends.torch.compat import DispatchMode
 
 _DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 _ZEROING = ("zero_", "_foreach_zero_", "fill_", "zero")
@@ -38,7 +38,7 @@ class _Facts(NamedTuple):
     """It is made of other operations, for every device."""
 
 
-class Kernels(TorchDispatchMode):
+class Kernels(DispatchMode):
     """Sees every kernel, the fused ones and those under ``.data`` too; schemas say what each of them writes."""
 
     def __init__(self, log: Log) -> None:
@@ -47,10 +47,6 @@ class Kernels(TorchDispatchMode):
         self._facts: dict[Any, _Facts] = {}
         self._casts: dict[int, tuple[weakref.ref[torch.Tensor], Cell, int, Place]] = {}
         """Copies in lower precision that autocast keeps, the cells they were made of, and their versions then."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else the first kernel would import the compiler, which takes seconds
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
