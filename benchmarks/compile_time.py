@@ -1,7 +1,8 @@
 """Compile time of two trees of this project, interleaved: ``python -m benchmarks.compile_time BEFORE [AFTER]``.
 
 With ``--ops 1000`` it is that of specs of a size, in eight shapes: microseconds an op to read JSON and to compile, and
-the peak of memory, each in a process of its own.
+the peak of memory, each in a process of its own. The last column is a floor: what Python's unpickler, written in C,
+takes to make the finished plan of this tree once more.
 
 Otherwise each tree is a process, which compiles and emits a spec when it is asked to. In each round each process does
 every spec once, in random order; a ratio is taken within a round, of the processor's time.
@@ -60,7 +61,7 @@ def make_wide(pairs: int) -> str:
 
 
 ONCE = """
-import json, resource, sys, time
+import gc, json, pickle, resource, sys, time
 sys.path.insert(0, sys.argv[1])
 from compiler import compile_step
 from graphspec import load
@@ -69,9 +70,16 @@ compile_step(load(sys.argv[2]))  # what is imported late
 begin = time.process_time()
 spec = load(text)
 loaded = time.process_time()
-compile_step(spec)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(json.dumps([loaded - begin, time.process_time() - loaded, peak]))
+plan = compile_step(spec)
+compiled = time.process_time()
+found = [loaded - begin, compiled - loaded, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]
+if sys.argv[3:]:
+    stored = pickle.dumps(plan)
+    gc.disable()
+    begin = time.process_time()
+    pickle.loads(stored)
+    found.append(time.process_time() - begin)
+print(json.dumps(found))
 """
 
 
@@ -79,20 +87,22 @@ def measure_shapes(trees: tuple[str, ...], ops: int, rounds: int) -> None:
     """Print a table: microseconds an op and megabytes of each tree, and the ratio of the last to the first."""
     shuffled, few = random.Random(0), json.dumps(SHAPES["coupled models"](14))
     columns = "".join(f" {'load':>7s} {'compile':>8s} {'MB':>5s}" for _ in trees)
-    print(f"{'shape':22s}{columns} {'ratio':>7s}")
+    print(f"{'shape':22s}{columns} {'ratio':>7s} {'floor':>7s}")
     for shape, make in SHAPES.items():
         text = json.dumps(make(ops))
         found: dict[str, list[list[float]]] = {tree: [] for tree in trees}
         for _ in range(rounds):
             for tree in shuffled.sample(trees, len(trees)):
-                command = [sys.executable, "-c", ONCE, tree, few]
+                command = [sys.executable, "-c", ONCE, tree, few, *(["floor"] if tree == trees[-1] else [])]
                 done = subprocess.run(command, cwd=tree, input=text, capture_output=True, text=True, check=True)
                 found[tree].append(json.loads(done.stdout))
         rows = [[statistics.median(each) for each in zip(*found[tree], strict=True)] for tree in trees]
-        shown = "".join(f" {1e6 * load / ops:7.1f} {1e6 * late / ops:8.1f} {peak:5.0f}" for load, late, peak in rows)
+        shown = "".join(
+            f" {1e6 * load / ops:7.1f} {1e6 * late / ops:8.1f} {peak:5.0f}" for load, late, peak, *_ in rows
+        )
         pairs = zip(found[trees[0]], found[trees[-1]], strict=True)
         ratio = statistics.median((second[0] + second[1]) / (first[0] + first[1]) for first, second in pairs)
-        print(f"{shape:22s}{shown} {ratio:7.3f}", flush=True)
+        print(f"{shape:22s}{shown} {ratio:7.3f} {1e6 * rows[-1][3] / ops:7.1f}", flush=True)
 
 
 def main(before: str, after: str) -> None:

@@ -1,18 +1,22 @@
-"""The memory that a step holds at its peak, next to a loop by hand: ``python -m benchmarks.memory``.
+"""The memory that a step holds at its peak, next to a loop by hand: ``python -m benchmarks.memory [BEFORE]``.
 
 Every step calls twenty functions, whose results have 4 MB each: one after another, or each on the same one. The peak is
-the most that PyTorch's allocator has given out at one time within a step, beyond what it had before it.
+the most that PyTorch's allocator has given out at one time within a step, beyond what it had before it. With a
+folder the files that an older tree emits are measured, too.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.trees import emit_by
 from benchmarks.workloads import Batch, Step
 from compiler import compile_step
 from graphspec import load
@@ -75,8 +79,8 @@ def losses() -> Shape:
 SHAPES = (chain(), fan(), losses())
 
 
-def emitted(shape: Shape) -> Mapping[str, Step]:
-    """Return the step of the emitted file in both modes."""
+def emitted(shape: Shape, tree: Path | None = None) -> Mapping[str, Step]:
+    """Return the step of the file that this tree or another emits, in both modes."""
     document = {
         "graphspec": 1,
         "name": shape.name,
@@ -89,7 +93,8 @@ def emitted(shape: Shape) -> Mapping[str, Step]:
         },
         "outputs": ["loss"],
     }
-    module = load_emitted(emit(compile_step(load(json.dumps(document)))))
+    text = json.dumps(document)
+    module = load_emitted(emit(compile_step(load(text))) if tree is None else emit_by(tree, text))
     module.build()
     return {mode: lambda batch, mode=mode: module.step(batch, mode) for mode in ("train", "eval")}
 
@@ -131,14 +136,19 @@ def find_peak(step: Step, batch: Batch) -> int:
 
 def main() -> None:
     """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("before", nargs="?", type=Path, help="an older tree")
+    tree = parser.parse_args().before
     torch.set_num_threads(1)
     batch = {"x": torch.randn(SIZE, SIZE)}
-    print("| calls | mode | expert MB | emitted MB | of expert |", "|---|---|---|---|---|", sep="\n")
+    heads = ("calls", "mode", "expert MB", "emitted MB", "of expert", *(("before MB",) if tree is not None else ()))
+    print(f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", sep="\n")
     for shape in SHAPES:
-        ours, theirs = emitted(shape), expert(shape)
-        for mode in ours:
-            known, found = (find_peak(steps[mode], batch) / 2**20 for steps in (theirs, ours))
-            print(f"| {shape.name} | {mode} | {known:.1f} | {found:.1f} | {found / known:.3f} |", flush=True)
+        variants = (expert(shape), emitted(shape), *((emitted(shape, tree),) if tree is not None else ()))
+        for mode in variants[0]:
+            known, found, *older = (find_peak(steps[mode], batch) / 2**20 for steps in variants)
+            figures = (known, found, found / known, *older)
+            print(f"| {shape.name} | {mode} | {' | '.join(f'{each:.2f}' for each in figures)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,20 @@
-"""Time our step against hand-written ones: ``python -m benchmarks.run [--rounds 60] [--device cuda] [NAME ...]``."""
+"""Time our step against hand-written ones: ``python -m benchmarks.run [--rounds 60] [--device cuda] [NAME ...]``.
+
+With ``--before FOLDER`` the files that an older tree emits for the same specs are timed in the same run.
+"""
 
 from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
 
 import torch
 
 from benchmarks import classics, papers, workloads
+from benchmarks.trees import emit_by
 from benchmarks.workloads import Batch, Step, Workload
 from compiler import compile_step
 from graphspec import load
@@ -22,9 +27,9 @@ EXPERT = "expert"
 WORKLOADS = (*workloads.WORKLOADS, *classics.WORKLOADS, *papers.WORKLOADS)
 
 
-def load_emitted(workload: Workload) -> ModuleType:
-    """Return the file that is emitted for a workload's spec as a module, built on the workload's nets."""
-    module = read_emitted(emit(compile_step(load(workload.spec))))
+def load_emitted(workload: Workload, text: str = "") -> ModuleType:
+    """Return the file that is emitted for a workload's spec, or another, as a module, built on the workload's nets."""
+    module = read_emitted(text or emit(compile_step(load(workload.spec))))
     module.build(device=workload.device, dtype=torch.get_default_dtype(), models=workload.nets)
     return module
 
@@ -44,6 +49,11 @@ def by_hand(workload: Workload, write: Callable[[], Step]) -> Step:
     """Return a loop whose constants are on the device of its nets."""
     with workload.device:
         return write()
+
+
+def make_before(workload: Workload, tree: Path) -> Step:
+    """Return the step of the file that an older tree emits."""
+    return load_emitted(workload, emit_by(tree, workload.spec.read_text(encoding="utf-8"))).step
 
 
 VARIANTS: dict[str, Callable[[Workload], Step]] = {
@@ -76,21 +86,29 @@ def stopwatch(device: str) -> Stopwatch:
     return Stopwatch(wait=meter.wait)
 
 
-def measure(workload: type[Workload], rounds: int, device: str = "cpu") -> dict[str, Timing]:
-    """Time all variants of a workload in one interleaved run."""
-    made = {name: make(workload().to(device)) for name, make in VARIANTS.items()}
+def measure(
+    workload: type[Workload],
+    rounds: int,
+    device: str = "cpu",
+    variants: Mapping[str, Callable[[Workload], Step]] = VARIANTS,
+) -> dict[str, Timing]:
+    """Time variants of a workload in one interleaved run."""
+    made = {name: make(workload().to(device)) for name, make in variants.items()}
     batches = workload().to(device).batches(16)
     runs = {name: cycle(step, batches) for name, step in made.items()}
     return interleave(runs, EXPERT, rounds=rounds, multiple=workload.period, stopwatch=stopwatch(device))
 
 
-def table(rounds: int, names: list[str], device: str) -> Iterator[str]:
+def table(rounds: int, names: list[str], device: str, before: Path | None) -> Iterator[str]:
     """Yield the lines of a Markdown table."""
+    variants = dict(VARIANTS)
+    if before is not None:
+        variants["emitted step before"] = lambda workload: make_before(workload, before)
     yield "| step | variant | ms | of expert | p10 - p90 | CPU time of expert |"
     yield "|---|---|---|---|---|---|"
     for workload in WORKLOADS:
         if not names or workload.name in names:
-            for name, timing in measure(workload, rounds, device).items():
+            for name, timing in measure(workload, rounds, device, variants).items():
                 spread = f"{timing.low:.2f} - {timing.high:.2f}"
                 figures = f"{timing.milliseconds:.3f} | {timing.ratio:.3f} | {spread} | {timing.cpu_ratio:.3f}"
                 yield f"| {workload.name} | {name} | {figures} |"
@@ -101,12 +119,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="an older tree")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     if unknown := set(options.names) - {workload.name for workload in WORKLOADS}:
         parser.error(f"no step is named {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
-    for line in table(options.rounds, options.names, options.device):
+    for line in table(options.rounds, options.names, options.device, options.before):
         print(line, flush=True)
 
 
