@@ -62,7 +62,7 @@ class UseOp(OpBase):
 
     use: str
     """The block."""
-    inputs: UseInputs = UseInputs()
+    inputs: UseInputs = UseInputs.model_construct()
     """What its inputs are: one reference, a list in their order, or a mapping by their names."""
     models: dict[str, str] = {}
     """Other models in place of those that the block names."""

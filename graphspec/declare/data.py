@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, TypeAlias, cast
 
-from pydantic import Discriminator, PlainValidator, Tag, WithJsonSchema, field_validator, model_validator
+from pydantic import Discriminator, Tag, WithJsonSchema, field_validator, model_validator
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Deferred, Reader, below, problem
 from graphspec.declare.fields import Count, Keyword, NumberFromZero, Value, at_least_one, is_path
 from graphspec.declare.inputs import InputSpec
 from graphspec.words import describe, did_you_mean
@@ -49,7 +49,7 @@ def _read_column(value: object) -> Columns:
 
 _ColumnField = Annotated[
     Columns,
-    PlainValidator(_read_column),
+    Reader(_read_column),
     WithJsonSchema(
         {
             "anyOf": [
@@ -154,7 +154,7 @@ MIX = "mix"
 class TrainingSets(Declaration):
     """Several training sets: they take turns batch by batch, or each batch is drawn from them by `mix`."""
 
-    sets: Annotated[dict[str, DataSource], at_least_one("training set")]
+    sets: Annotated[dict[str, Deferred[DataSource]], at_least_one("training set")]
     """The sets by name."""
     mix: dict[str, NumberFromZero] | None = None
     """How often each set is drawn, against the others: `{ds1: 0.7, ds2: 0.3}`, or a list in their order."""
@@ -201,6 +201,9 @@ def _tag(value: object) -> str:
 
 DataField = dict[
     str,
-    Annotated[Annotated[DataSource, Tag("<source>")] | Annotated[TrainingSets, Tag("<sets>")], Discriminator(_tag)],
+    Annotated[
+        Annotated[Deferred[DataSource], Tag("<source>")] | Annotated[Deferred[TrainingSets], Tag("<sets>")],
+        Discriminator(_tag),
+    ],
 ]
 """The section `data`: a source by role, of training also several."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Annotated, Literal, Self, TypeAlias, cast
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import Field, PlainValidator, TypeAdapter, model_validator
+from pydantic import Field, model_validator
 
-from graphspec.declare.base import Declaration, problem
+from graphspec.declare.base import Declaration, Reader, problem
 from graphspec.declare.durations import Duration, LengthField, UpdatesField
 from graphspec.declare.fields import is_schedule
-from graphspec.declare.schedules import Finite, ScheduledShare, ScheduleSpec
+from graphspec.declare.schedules import SHARE, Finite, ScheduleSpec
 
 DecayKind: TypeAlias = Literal[
     "constant",
@@ -145,18 +145,15 @@ class DecaySpec(Declaration):
                 return found
 
 
-_SHARE: TypeAdapter[float | ScheduleSpec] = TypeAdapter(ScheduledShare)
-
-
-def _read_decay(value: object) -> float | ScheduleSpec | DecaySpec:
+def _read_decay(value: object) -> object:
     """Return a share, a schedule of train steps, or a formula."""
     if isinstance(value, DecaySpec) or (isinstance(value, dict) and not is_schedule(cast("object", value))):
         return DecaySpec.model_validate(value)
-    return _SHARE.validate_python(value)
+    return SHARE.read(cast("object", value))
 
 
 DecayField = Annotated[
     float | ScheduleSpec | DecaySpec,
-    PlainValidator(_read_decay, json_schema_input_type=Share | ScheduleSpec | DecaySpec),
+    Reader(_read_decay, Share | ScheduleSpec | DecaySpec),
 ]
 """The share of the old average that is kept: a number from 0 to 1, a schedule of train steps, or a formula."""

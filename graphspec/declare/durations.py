@@ -9,9 +9,9 @@ from decimal import Decimal
 from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import PlainSerializer, WithJsonSchema
 
-from graphspec.declare.base import problem
+from graphspec.declare.base import Reader, problem
 from graphspec.words import describe, did_you_mean
 
 Unit: TypeAlias = Literal["steps", "updates", "samples", "epochs", "run"]
@@ -91,11 +91,11 @@ _TEXTS = ({"type": "string", "pattern": PATTERN}, {"type": "string", "pattern": 
 _REMARK = f"A duration: {FORMS}."
 _JSON = {"anyOf": [{"type": "integer", "minimum": 1}, *_TEXTS], "description": _REMARK}
 
-DurationField = Annotated[Duration, PlainValidator(parse_duration), PlainSerializer(str), WithJsonSchema(_JSON)]
+DurationField = Annotated[Duration, Reader(parse_duration), PlainSerializer(str), WithJsonSchema(_JSON)]
 """A duration; a whole number counts steps."""
 
 UpdatesField = Annotated[
-    Duration, PlainValidator(partial(parse_duration, bare="updates")), PlainSerializer(str), WithJsonSchema(_JSON)
+    Duration, Reader(partial(parse_duration, bare="updates")), PlainSerializer(str), WithJsonSchema(_JSON)
 ]
 """A duration; a whole number counts applied updates."""
 
@@ -120,7 +120,7 @@ _NUMBER = {"type": "number", "exclusiveMinimum": 0}
 
 LengthField = Annotated[
     float | Duration,
-    PlainValidator(_length),
+    Reader(_length),
     PlainSerializer(_spell),
     WithJsonSchema({"anyOf": [_NUMBER, *_TEXTS], "description": _REMARK}),
 ]

@@ -12,14 +12,13 @@ from pydantic import (
     AfterValidator,
     AllowInfNan,
     BeforeValidator,
-    PlainValidator,
     Strict,
     ValidationError,
     WithJsonSchema,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from graphspec.declare.base import problem
+from graphspec.declare.base import Reader, problem
 from graphspec.words import quote
 
 if TYPE_CHECKING:
@@ -171,6 +170,6 @@ def _size(value: object) -> object:
 
 _SIZES = [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": NAME_PATTERN}]
 
-Size = Annotated[int | str, PlainValidator(_size), WithJsonSchema({"anyOf": _SIZES})]
+Size = Annotated[int | str, Reader(_size), WithJsonSchema({"anyOf": _SIZES})]
 Shape = Annotated[tuple[Size, ...], Strict(False)]
 """Sizes: whole numbers, and names of free dimensions such as ``batch``."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, cast
 
 from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag, field_validator, model_validator
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Deferred, below, problem
 from graphspec.declare.blocks import CONTAINERS, BlockSpec
 from graphspec.declare.compat import Compat, fill_model, fill_op
 from graphspec.declare.data import DataField, DataSource, TrainingSets
@@ -78,7 +78,9 @@ if TYPE_CHECKING:
     OpField: TypeAlias = Op
 else:
     OpField = Annotated[
-        reduce(lambda one, other: one | other, (Annotated[op, Tag(f"<{kind}>")] for kind, op in KINDS.items())),
+        reduce(
+            lambda one, other: one | other, (Annotated[Deferred[op], Tag(f"<{kind}>")] for kind, op in KINDS.items())
+        ),
         Discriminator(_tag),
         BeforeValidator(_check),
     ]
@@ -114,13 +116,13 @@ class GraphSpec(Declaration):
     """Files whose blocks, models and variables are as if they were written here; a spec that was read has none left."""
     vars: dict[str, Value] = {}
     """Constants, used elsewhere as `${name}`."""
-    inputs: dict[str, InputSpec] = {}
+    inputs: dict[str, Deferred[InputSpec]] = {}
     """The tensors of a batch."""
-    state: dict[str, StateSpec] = {}
+    state: dict[str, Deferred[StateSpec]] = {}
     """Tensors that outlive the step and that no optimizer trains; ops read them by name, `assign` writes them."""
-    models: dict[str, ModelSpec] = {}
+    models: dict[str, Deferred[ModelSpec]] = {}
     """The models of the step."""
-    blocks: dict[str, BlockSpec] = {}
+    blocks: dict[str, Deferred[BlockSpec]] = {}
     """Parts of the step that are written once and used several times; a spec that was read has none left."""
     ops: Ops
     """What happens in the step; the key names the op and its value, and order has no meaning."""
@@ -128,15 +130,15 @@ class GraphSpec(Declaration):
     """What the step returns (default: metrics and, in train mode, losses that are computed anyway)."""
     data: DataField = {}
     """Where `stepgraph run` takes batches from: `train`, and others."""
-    run: RunSpec = RunSpec()
+    run: Deferred[RunSpec] = RunSpec.model_construct()
     """How `stepgraph run` trains."""
     seed: int = 0
     """The seed of initial weights and of every random number."""
     rng: Literal["native", "portable"] = "native"
     """Whose random numbers: the backend's own, or the same on every backend."""
-    precision: PrecisionSpec | None = None
+    precision: Deferred[PrecisionSpec] | None = None
     """In which type models compute, and how losses are scaled (default: float32, not scaled)."""
-    parallel: ParallelSpec | None = None
+    parallel: Deferred[ParallelSpec] | None = None
     """Whether several processes take a step together (default: one process)."""
     micro_batches: Annotated[int, Strict(), Field(ge=1, le=MOST_MICRO_BATCHES)] = 1
     """Into how many parts a train step splits its batch, to hold the graph of one of them at a time."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias, cast
 
-from pydantic import Field, PlainValidator, Strict, WithJsonSchema, model_validator
+from pydantic import Field, Strict, WithJsonSchema, model_validator
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Reader, below, problem
 from graphspec.declare.fields import Keyword, Number, Shape
 from graphspec.declare.schedules import ScheduleSpec, read_schedule
 from graphspec.words import describe
@@ -39,9 +39,7 @@ def _read_operand(value: object) -> object:
     raise problem("GS044", f"expected the name of a value, a number or a boolean, found {describe(value)}")
 
 
-OperandField = Annotated[
-    Operand, PlainValidator(_read_operand), WithJsonSchema({"type": ["string", "number", "boolean"]})
-]
+OperandField = Annotated[Operand, Reader(_read_operand), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 
 
 class Inputs(Declaration):
@@ -100,7 +98,7 @@ def _read_fixed_size(value: object) -> object:
     raise problem("GS044", f"expected a size, found {value!r}", help="a whole number from 1 up")
 
 
-FixedSize = Annotated[int, PlainValidator(_read_fixed_size), WithJsonSchema({"type": "integer", "minimum": 1})]
+FixedSize = Annotated[int, Reader(_read_fixed_size), WithJsonSchema({"type": "integer", "minimum": 1})]
 
 
 class StateSpec(Declaration):

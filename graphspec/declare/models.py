@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, Strict, field_validator, model_validator
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Deferred, below, problem
 from graphspec.declare.fields import Args, NamesOrNone, Number, at_least_one
 from graphspec.declare.functions import ClassName
 from graphspec.declare.layers import Layer
@@ -53,7 +53,7 @@ _REASONS = {
 class ModelSpec(Declaration):
     """A model; exactly one of `class`, `layers`, `parameter` and `like` says what it is."""
 
-    class_: ClassName | None = Field(None, alias="class")
+    class_: Deferred[ClassName] | None = Field(None, alias="class")
     """The user's class, `pkg.mod:Name`, for every backend or per backend."""
     args: Args = {}
     """Keyword arguments of the class."""
@@ -62,15 +62,15 @@ class ModelSpec(Declaration):
         | None
     ) = None
     """Built-in layers, in order; input sizes are inferred, channels first on every backend."""
-    parameter: ParameterSpec | None = None
+    parameter: Deferred[ParameterSpec] | None = None
     """One trainable tensor; `forward` without inputs returns it."""
     like: str | None = None
     """The model whose architecture (and, with `init: copy`, initial weights) this one has."""
     init: Literal["copy", "fresh"] = "copy"
     """With `like`: start from the other's weights, or draw new ones."""
-    optimizer: OptimizerSpec | None = None
+    optimizer: Deferred[OptimizerSpec] | None = None
     """What steps this model's parameters in every `update` of it that brings no optimizer of its own."""
-    traits: Traits | None = None
+    traits: Deferred[Traits] | None = None
     """What the compiler may take for granted about a `class`."""
     buffers: BufferPolicy | None = None
     """What an average over this model does with its buffers."""

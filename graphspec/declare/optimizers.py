@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias, cast
 
-from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, TypeAdapter, WithJsonSchema, model_validator
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Deferred, Reader, below, problem
 from graphspec.declare.fields import check_keywords
 from graphspec.declare.functions import ClassName
 from graphspec.declare.options import Option, OptionDefault, find_defaults
@@ -269,11 +269,11 @@ def _read_item(value: object) -> object:
 
 
 _EPOCH = re.compile(r"[1-9][0-9]{0,17}")
-_ITEMS = TypeAdapter(tuple[Annotated[object, BeforeValidator(_read_item)], ...])
+_ITEMS = TypeAdapter(tuple[Annotated[object, Reader(_read_item)], ...], config=ConfigDict(defer_build=True))
 """Each is read by itself, so that a problem of a schedule is reported at its place."""
 
 
-OptionField = Annotated[OptionValue, PlainValidator(_read_option), WithJsonSchema({})]
+OptionField = Annotated[OptionValue, Reader(_read_option), WithJsonSchema({})]
 
 
 class OptimizerSpec(Declaration):
@@ -284,7 +284,7 @@ class OptimizerSpec(Declaration):
 
     name: OptimizerName | None = None
     """A built-in rule: the same mathematics on every backend."""
-    class_: ClassName | None = Field(None, alias="class")
+    class_: Deferred[ClassName] | None = Field(None, alias="class")
     """A user's optimizer class in place of a rule."""
     options: dict[str, OptionField] = {}
     """Everything else that is written: options of the rule, or keyword arguments of the class."""

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Deferred, below, problem
 from graphspec.declare.fields import Count, NumberFromZero, PositiveNumber
 
 
@@ -65,7 +65,7 @@ class ParallelSpec(Declaration):
     bucket_mb: PositiveNumber | None = None
     """In messages of about how many megabytes gradients travel, each of which leaves as soon as its gradients are
     taken; otherwise a gradient set leaves when all of it is."""
-    compress: CompressSpec = CompressSpec()
+    compress: Deferred[CompressSpec] = CompressSpec.model_construct()
     """How gradients are shortened before they travel: `fp16`, or `{kind: threshold, threshold: 0.01}`."""
     compare_every: Count | None = None
     """After how many steps each `stepgraph run` compares what must be equal on all processes; without it never."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Deferred, below, problem
 from graphspec.declare.durations import Duration, DurationField
 from graphspec.declare.fields import at_least_one, is_path, listed_item
 from graphspec.declare.functions import FunctionName
@@ -50,7 +50,7 @@ class GroupSpec(Declaration):
     """What the learning rate is multiplied with."""
     weight_decay: OwnFromZero | None = None
     """The weight decay, in place of the optimizer's."""
-    optimizer: OptimizerSpec | None = None
+    optimizer: Deferred[OptimizerSpec] | None = None
     """The rule that steps them, in place of the model's or the update's: one by name, with its own count and slots."""
     frozen: bool | FrozenSpec = False
     """Whether they are never stepped: no gradient is taken for them, and the optimizer keeps nothing for them.
@@ -87,11 +87,12 @@ class GroupSpec(Declaration):
         return self
 
 
+_OneOrMore = Deferred[GroupSpec] | Annotated[list[Deferred[GroupSpec]], Field(min_length=1)]
 Groups = Annotated[
-    tuple[GroupSpec, ...],
+    tuple[Deferred[GroupSpec], ...],
     Strict(False),
     at_least_one("group"),
-    BeforeValidator(listed_item, json_schema_input_type=GroupSpec | Annotated[list[GroupSpec], Field(min_length=1)]),
+    BeforeValidator(listed_item, json_schema_input_type=_OneOrMore),
 ]
 """One group, or several, of which each parameter is in the first that fits."""
 
@@ -169,10 +170,10 @@ class ConstraintSpec(Declaration):
 
 
 Constraints = Annotated[
-    tuple[ConstraintSpec, ...],
+    tuple[Deferred[ConstraintSpec], ...],
     Strict(False),
     at_least_one("constraint"),
-    BeforeValidator(listed_item, json_schema_input_type=ConstraintSpec | list[ConstraintSpec]),
+    BeforeValidator(listed_item, json_schema_input_type=Deferred[ConstraintSpec] | list[Deferred[ConstraintSpec]]),
 ]
 """One constraint, or several that are applied one after another."""
 
@@ -212,9 +213,9 @@ class RegularizerSpec(Declaration):
 
 
 Regularizers = Annotated[
-    tuple[RegularizerSpec, ...],
+    tuple[Deferred[RegularizerSpec], ...],
     Strict(False),
     at_least_one("regularizer"),
-    BeforeValidator(listed_item, json_schema_input_type=RegularizerSpec | list[RegularizerSpec]),
+    BeforeValidator(listed_item, json_schema_input_type=Deferred[RegularizerSpec] | list[Deferred[RegularizerSpec]]),
 ]
 """One regularizer, or several that are added."""

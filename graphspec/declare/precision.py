@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias, cast, get_args
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import AllowInfNan, BeforeValidator, Strict, WithJsonSchema, field_validator, model_validator
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Deferred, below, problem
 from graphspec.declare.fields import Count, PositiveNumber
 from graphspec.words import describe
 
@@ -130,7 +130,7 @@ class PrecisionSpec(Declaration):
     """The type of the operands of layers that multiply matrices and convolve; all other numbers are float32."""
     params: Literal["float32"] = "float32"
     """The type of parameters, of what optimizers keep, and of gradients."""
-    loss_scale: LossScaleSpec | None = None
+    loss_scale: Deferred[LossScaleSpec] | None = None
     """How losses are scaled; without a word `dynamic` where something is computed in float16, else `none`."""
 
     @field_validator("params", mode="before")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Strict, model_validator
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Deferred, below, problem
 from graphspec.declare.durations import Duration, DurationField
 from graphspec.declare.fields import Count, NumberFromZero, listed
 
@@ -91,18 +91,20 @@ class RunSpec(Declaration):
     log: LogNames = ("jsonl", "csv")
     """The kinds of log files."""
     eval: Annotated[
-        EvalSpec | None, BeforeValidator(_bare_duration, json_schema_input_type=EvalSpec | DurationField)
+        Deferred[EvalSpec] | None,
+        BeforeValidator(_bare_duration, json_schema_input_type=Deferred[EvalSpec] | DurationField),
     ] = None
     """When the step is evaluated, and on what data."""
-    best: BestSpec | None = None
+    best: Deferred[BestSpec] | None = None
     """The figure whose best checkpoint is kept."""
-    stop: StopSpec | None = None
+    stop: Deferred[StopSpec] | None = None
     """When training stops before its end."""
     checkpoint: Annotated[
-        CheckpointSpec | None, BeforeValidator(_bare_duration, json_schema_input_type=CheckpointSpec | DurationField)
+        Deferred[CheckpointSpec] | None,
+        BeforeValidator(_bare_duration, json_schema_input_type=Deferred[CheckpointSpec] | DurationField),
     ] = None
     """How often the state of the run is saved (default: at its end only)."""
-    images: ImagesSpec | None = None
+    images: Deferred[ImagesSpec] | None = None
     """A value that is written as images."""
     check_data: bool = False
     """Whether every batch is checked for non-finite values and labels out of range."""

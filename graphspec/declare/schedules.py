@@ -11,8 +11,8 @@ from annotated_types import Ge, Gt, Le
 from pydantic import (
     AllowInfNan,
     BeforeValidator,
+    ConfigDict,
     Field,
-    PlainValidator,
     Strict,
     TypeAdapter,
     ValidationError,
@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Deferred, Reader, below, problem
 from graphspec.declare.durations import Duration, Length, LengthField, parse_duration
 from graphspec.declare.fields import Keyword, at_least_one, is_schedule
 
@@ -256,7 +256,7 @@ class PartSpec(CurveSpec):
 class ScheduleSpec(CurveSpec):
     """A schedule: a curve, or several joined, of what a clock counts; the first use reads it at 0."""
 
-    parts: Annotated[tuple[PartSpec, ...], Strict(False), at_least_one("part")] | None = None
+    parts: Annotated[tuple[Deferred[PartSpec], ...], Strict(False), at_least_one("part")] | None = None
     """join: curves one after another; each starts its own count at 0 when the one before it is over."""
     clock: Clock = "updates"
     """What is counted: applied updates of the optimizer, steps made, their samples, or finished epochs; by default the
@@ -265,7 +265,7 @@ class ScheduleSpec(CurveSpec):
 
     @field_validator("parts")
     @classmethod
-    def _check_lengths(cls, parts: tuple[PartSpec, ...] | None) -> tuple[PartSpec, ...] | None:
+    def _check_lengths(cls, parts: tuple[Deferred[PartSpec], ...] | None) -> tuple[Deferred[PartSpec], ...] | None:
         """Refuse a part without an end before another, and an end of the last one."""
         for index, part in enumerate(parts[:-1] if parts else ()):
             if part.length is None:
@@ -362,8 +362,8 @@ def find_values(schedule: ScheduleSpec) -> Iterator[TakenValue]:
                 yield TakenValue(number=number, place=place, left_out=key[0], kind=curve.schedule)
 
 
-def _scheduled(plain: TypeAdapter[float], form: object, read: Read = read_schedule) -> PlainValidator:
-    """Return the validator of a number of a kind, or of a schedule whose values are such numbers.
+def _scheduled(plain: TypeAdapter[float], form: object, read: Read = read_schedule) -> Reader:
+    """Return what reads a number of a kind, or a schedule whose values are such numbers.
 
     What is wrong with a value of a schedule is a problem of its place, or (GS053) of the schedule that leaves it out.
     """
@@ -389,30 +389,35 @@ def _scheduled(plain: TypeAdapter[float], form: object, read: Read = read_schedu
                 raise ValidationError.from_exception_data("spec", [found]) from error
         return schedule
 
-    return PlainValidator(validate, json_schema_input_type=form)
+    return Reader(validate, form)
 
 
 _Positive = Annotated[Finite, Gt(0)]
 _Share = Annotated[Finite, Ge(0), Le(1)]
 _FromZero = Annotated[Finite, Ge(0)]
 
-ScheduledNumber = Annotated[float | ScheduleSpec, _scheduled(TypeAdapter(Finite), Finite | ScheduleSpec)]
+_LATE = ConfigDict(defer_build=True)
+_FINITE: TypeAdapter[float] = TypeAdapter(Finite, config=_LATE)
+
+NUMBER = _scheduled(_FINITE, Finite | ScheduleSpec)
+ScheduledNumber = Annotated[float | ScheduleSpec, NUMBER]
 """A finite number, or a schedule of train steps."""
 
-ScheduledShare = Annotated[float | ScheduleSpec, _scheduled(TypeAdapter(_Share), _Share | ScheduleSpec)]
+SHARE = _scheduled(TypeAdapter(_Share, config=_LATE), _Share | ScheduleSpec)
+ScheduledShare = Annotated[float | ScheduleSpec, SHARE]
 """A number from 0 to 1, or a schedule of train steps."""
 
 OwnPositive = Annotated[
-    float | ScheduleSpec, _scheduled(TypeAdapter(_Positive), _Positive | ScheduleSpec, read_own_schedule)
+    float | ScheduleSpec, _scheduled(TypeAdapter(_Positive, config=_LATE), _Positive | ScheduleSpec, read_own_schedule)
 ]
 """A number greater than 0, or a schedule of an optimizer's updates."""
 
 OwnFromZero = Annotated[
-    float | ScheduleSpec, _scheduled(TypeAdapter(_FromZero), _FromZero | ScheduleSpec, read_own_schedule)
+    float | ScheduleSpec, _scheduled(TypeAdapter(_FromZero, config=_LATE), _FromZero | ScheduleSpec, read_own_schedule)
 ]
 """A number that is not negative, or a schedule of an optimizer's updates."""
 
-OwnNumber = Annotated[float | ScheduleSpec, _scheduled(TypeAdapter(Finite), Finite | ScheduleSpec, read_own_schedule)]
+OwnNumber = Annotated[float | ScheduleSpec, _scheduled(_FINITE, Finite | ScheduleSpec, read_own_schedule)]
 """A finite number, or a schedule of an optimizer's updates."""
 
 

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, PlainValidator, Strict, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Strict, model_validator
 
-from graphspec.declare.base import Declaration, problem
+from graphspec.declare.base import Declaration, Reader, problem
 from graphspec.declare.fields import at_least_one, is_name, listed_item
 from graphspec.declare.ops.base import OpBase, Reference
 from graphspec.declare.parameters import Pattern
-from graphspec.declare.schedules import ScheduledNumber, ScheduleSpec
-
-_NUMBER: TypeAdapter[float | ScheduleSpec] = TypeAdapter(ScheduledNumber)
+from graphspec.declare.schedules import NUMBER, ScheduledNumber, ScheduleSpec
 
 
-def _read_rate(value: object) -> float | str | ScheduleSpec:
+def _read_rate(value: object) -> object:
     """Read a learning rate: the name of a parameter, a number, or a schedule."""
-    return value if isinstance(value, str) and is_name(value) else _NUMBER.validate_python(value)
+    return value if isinstance(value, str) and is_name(value) else NUMBER.read(value)
 
 
-Rate: TypeAlias = Annotated[
-    float | str | ScheduleSpec, PlainValidator(_read_rate, json_schema_input_type=ScheduledNumber | str)
-]
+Rate: TypeAlias = Annotated[float | str | ScheduleSpec, Reader(_read_rate, ScheduledNumber | str)]
 """A finite number, a schedule of train steps, or the name of a model that is a `parameter`."""
 
 

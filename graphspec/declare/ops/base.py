@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, PlainValidator, Strict, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Strict, ValidationInfo, WithJsonSchema, field_validator
 
-from graphspec.declare.base import Declaration, not_built, problem
+from graphspec.declare.base import Declaration, Reader, not_built, problem
 from graphspec.declare.durations import Duration, DurationField, parse_duration
 from graphspec.declare.fields import NAME_PATTERN, OP_PATTERN, NamesOrNone, at_least_one, is_name, listed
 from graphspec.declare.parts import Part
@@ -58,7 +58,7 @@ def _read_dataset(value: object) -> str:
 
 DatasetWord = Annotated[
     str,
-    PlainValidator(_read_dataset),
+    Reader(_read_dataset),
     WithJsonSchema({"type": "string", "pattern": f"^!?{NAME_PATTERN.removeprefix('^')}"}),
 ]
 ModeWords = Annotated[

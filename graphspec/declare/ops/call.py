@@ -19,7 +19,7 @@ class CallOp(OpBase):
 
     call: FunctionName
     """The function: a name of the library, `pkg.mod:fn`, or one path per backend."""
-    inputs: Inputs = Inputs()
+    inputs: Inputs = Inputs.model_construct()
     """What it is called with: one reference, a list, or a mapping from argument names."""
     outputs: Names | None = None
     """Names of its results, where it has several; these are the values then."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, cast
 
 from annotated_types import Ge
-from pydantic import PlainValidator, ValidationInfo, field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Deferred, Reader, below, problem
 from graphspec.declare.decays import PLAIN, DecayField, DecaySpec
 from graphspec.declare.durations import Duration, DurationField, Start, UpdatesField, parse_duration
 from graphspec.declare.models import BufferPolicy
@@ -31,7 +31,7 @@ class UseSpec(Declaration):
     """In modes other than train: the model's forwards run with the average once there is one (swap), or do not."""
     recompute_buffers: str | None = None
     """The data set from which BatchNorm's statistics of the average are computed anew before it is evaluated."""
-    write_back: WriteBackSpec | None = None
+    write_back: Deferred[WriteBackSpec] | None = None
     """After some writes the model itself takes the average's weights, right after the average is taken."""
 
 
@@ -44,7 +44,7 @@ class StartSpec(Declaration):
     """Before that it stays as it is (hold), or becomes the source whenever it is due (copy)."""
 
 
-StartField = Annotated[Duration, PlainValidator(parse_duration, json_schema_input_type=DurationField | StartSpec)]
+StartField = Annotated[Duration, Reader(parse_duration, DurationField | StartSpec)]
 """When an average begins, perhaps with what it is before."""
 
 
@@ -79,7 +79,7 @@ class EmaOp(OpBase):
     init: Literal["initial", "first_update", "zeros"] | None = None
     """How the average begins: as the target's initial weights, as a copy when it is first due, or at zero, which is
     taken out wherever it is read (default: initial, or first_update where it has a `start`)."""
-    use: UseSpec = UseSpec()
+    use: Deferred[UseSpec] = UseSpec.model_construct()
     """Where the average stands in for the model: `{eval: swap}` evaluates it in the model's place."""
     float_buffers: BufferPolicy | None = None
     """What happens to floating-point buffers, where others are said apart."""

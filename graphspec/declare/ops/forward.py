@@ -53,7 +53,7 @@ class ForwardOp(OpBase):
 
     forward: str
     """The model that is called, or a derived one."""
-    inputs: Inputs = Inputs()
+    inputs: Inputs = Inputs.model_construct()
     """What it is called with: one reference, a list, or a mapping from argument names."""
     outputs: Outputs | None = None
     """Names of its results, where it has several or inner layers are tapped; these are the values then."""

@@ -19,7 +19,7 @@ class LossOp(OpBase):
 
     loss: FunctionName
     """The loss: a name of the library, `pkg.mod:fn`, or one path per backend."""
-    inputs: Inputs = Inputs()
+    inputs: Inputs = Inputs.model_construct()
     """What it is given, predictions before targets; a number is a tensor filled with it."""
     args: ScheduledArgs = {}
     """Constants it takes by keyword, such as `axis`."""

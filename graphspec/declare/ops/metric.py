@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypeAlias, get_args
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import PlainSerializer, WithJsonSchema
 
-from graphspec.declare.base import problem
+from graphspec.declare.base import Reader, problem
 from graphspec.declare.durations import PATTERN, Duration, parse_duration
 from graphspec.declare.fields import Args
 from graphspec.declare.functions import FunctionName
@@ -37,7 +37,7 @@ _JSON = {
         {"type": "string", "pattern": r"\$\{"},
     ]
 }
-Reset = Annotated[Moment | Duration, PlainValidator(_read_reset), PlainSerializer(str), WithJsonSchema(_JSON)]
+Reset = Annotated[Moment | Duration, Reader(_read_reset), PlainSerializer(str), WithJsonSchema(_JSON)]
 
 
 class MetricOp(OpBase):
@@ -45,7 +45,7 @@ class MetricOp(OpBase):
 
     metric: FunctionName
     """The metric: a name of the library, `pkg.mod:path` of a function or class of your own, or one path per backend."""
-    inputs: Inputs = Inputs()
+    inputs: Inputs = Inputs.model_construct()
     """What it is given, predictions before targets."""
     args: Args = {}
     """Constants that a function takes by keyword with every batch, and a class when it is made."""

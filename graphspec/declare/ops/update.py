@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, cast
 
-from pydantic import BeforeValidator, Field, Strict, model_validator
+from pydantic import Field, Strict, model_validator
 
-from graphspec.declare.base import Declaration, below, problem
+from graphspec.declare.base import Declaration, Deferred, Reader, below, problem
 from graphspec.declare.fields import Names
 from graphspec.declare.ops.base import ModeName, OpBase, Reference
 from graphspec.declare.optimizers import OptimizerSpec
@@ -34,17 +34,17 @@ class AccumulateSpec(Declaration):
     """What a gradient that is not finite costs, under a loss scale or with `on_overflow`: its step, or the window."""
 
 
-def _spell_out(value: object) -> object:
-    """Return ``{steps: 4}`` for ``4``; refuse what is neither a number of steps nor a mapping."""
+def _read_window(value: object) -> AccumulateSpec:
+    """Read a window: `4` is `{steps: 4}`; refuse what is neither a number of steps nor a mapping."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return {"steps": value}
+        return AccumulateSpec.model_validate({"steps": value})
     if isinstance(value, str | float | bool):
         message = f"expected a whole number from 1 up, or a mapping, as `accumulate`, found {describe(value)}"
         raise problem("GS041", message, help="write `accumulate: 4`, or `accumulate: {steps: 4, reduce: mean}`")
-    return value
+    return AccumulateSpec.model_validate(value)
 
 
-AccumulateField = Annotated[AccumulateSpec, BeforeValidator(_spell_out, json_schema_input_type=Steps | AccumulateSpec)]
+AccumulateField = Annotated[AccumulateSpec, Reader(_read_window, Steps | AccumulateSpec)]
 
 
 class ClipSpec(Declaration):
@@ -112,9 +112,9 @@ class UpdateOp(OpBase):
     """The value whose gradient is applied."""
     gradients: Names | None = None
     """Gradient sets that together cover the models, in place of a loss."""
-    optimizer: OptimizerSpec | None = None
+    optimizer: Deferred[OptimizerSpec] | None = None
     """One optimizer for all models of this update, in place of their own."""
-    clip: ClipSpec | None = None
+    clip: Deferred[ClipSpec] | None = None
     """How gradients are clipped, over all models of the update together."""
     defer: Literal["auto", "end", "never"] = "auto"
     """When the weights are written: as early as correct, at the end, or immediately (an error where that is wrong)."""
