@@ -13,14 +13,7 @@ from typing import Annotated
 import typer
 
 from graphspec.diagnostics import SpecError
-from runtime.cli import doctor, inspect, train
-from runtime.cli.audit import audit
-from runtime.cli.bench import bench
-from runtime.cli.fmt import fmt
-from runtime.cli.init import init
-from runtime.cli.lsp import lsp
-from runtime.cli.port import port
-from runtime.cli.watch import watch
+from runtime.cli.commands import SETTINGS, add_commands
 from runtime.interrupt import Interrupted
 from runtime.processes import Silent
 from runtime.terminal import INTERRUPTED, PROBLEM, complain, show_error
@@ -55,20 +48,15 @@ def _prepare(
 
 def make_app() -> typer.Typer:
     """Return the application with every command."""
-    settings = {"help_option_names": ["-h", "--help"]}
     app = typer.Typer(
         name="stepgraph",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        context_settings=settings,
+        context_settings=SETTINGS,
         epilog=_EPILOG,
     )
     app.callback()(_prepare)
-    inspecting = (inspect.check, inspect.render, inspect.plan, inspect.explain, inspect.diff, inspect.emit)
-    training = (train.run, train.evaluate, train.average, train.export)
-    for command in (init, fmt, *inspecting, watch, *training, bench, audit, port, inspect.schema, lsp, doctor.doctor):
-        # `eval` is a name of Python's, so the function has another.
-        app.command("eval" if command is train.evaluate else None, context_settings=settings)(command)
+    add_commands(app)
     return app
 
 

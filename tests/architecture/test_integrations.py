@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.main import get_command
 
-from runtime.cli import make_app
+from runtime.cli import commands
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = get_command(make_app()).commands
+COMMANDS = {name: commands.make_command(name) for name in commands.COMMANDS}
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
 STEPS = ACTION["runs"]["steps"]

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from runtime.cli.commands import COMMANDS
+
 HELP = """
 import json, sys
 from runtime.cli import execute
@@ -31,3 +33,10 @@ def test_help_imports_no_declarations_and_no_framework():
     heavy = ["pydantic", "yaml", "numpy", "networkx", "torch", "tensorflow"]
     found = subprocess.run([sys.executable, "-c", HELP, *heavy], capture_output=True, text=True, check=True).stdout
     assert json.loads(found.splitlines()[-1]) == [0, []]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_list_of_commands_says_of_each_what_its_own_help_says(command):
+    home, summary = COMMANDS[command]
+    module, _, function = home.partition(":")
+    assert getattr(importlib.import_module(module), function).__doc__ == summary

@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
-from runtime.cli import execute, make_app
+from runtime.cli import commands, execute
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text()
-COMMANDS = get_command(make_app()).commands
+COMMANDS = {name: commands.make_command(name) for name in commands.COMMANDS}
 PUBLIC = sorted(COMMANDS)
 
 
