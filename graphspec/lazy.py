@@ -6,6 +6,8 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 
+from graphspec.collection import paused_collection
+
 
 def import_lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package that offers names of its modules.
@@ -18,7 +20,8 @@ def import_lazily(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module, _, attribute = homes[name].partition(":")
-        found: object = getattr(importlib.import_module(module), attribute)
+        with paused_collection:
+            found: object = getattr(importlib.import_module(module), attribute)
         setattr(sys.modules[package], name, found)
         return found
 

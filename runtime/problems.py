@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sysconfig
 import traceback
@@ -66,6 +65,8 @@ def refuse(problems: Iterable[Diagnostic], spec: GraphSpec) -> None:
 @contextmanager
 def quiet() -> Generator[None]:
     """Keep warnings and logs away from the terminal: failures inside are reported by diagnostics."""
+    import logging
+
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -9,7 +9,6 @@ from compiler.ir.value import Object
 from compiler.plan import diagram, explain, json, summary, why_not
 from compiler.plan import text as printer
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.page import html, svg
 from graphspec.declare.ops import UpdateOp
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ class Plan(CompiledStep, frozen=True, kw_only=True):
         >>> plan.svg().startswith("<svg")
         True
         """
+        from compiler.plan.page import svg
+
         return svg.draw_plan(self, self._known(mode))
 
     def html(self, mode: str = "train") -> str:
@@ -95,10 +96,14 @@ class Plan(CompiledStep, frozen=True, kw_only=True):
         >>> "<title>simultaneous-gan: train step</title>" in plan.html()
         True
         """
+        from compiler.plan.page import html
+
         return html.write_page(self, self._known(mode))
 
     def _repr_html_(self) -> str:
         """Return the picture that notebooks show."""
+        from compiler.plan.page import svg
+
         return svg.draw_cell(self)
 
     def graph(self, mode: str = "train", function: str | None = None) -> networkx.MultiDiGraph[str]:

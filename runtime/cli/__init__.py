@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from graphspec.diagnostics import SpecError
-from runtime.cli.commands import SETTINGS, add_commands
+from runtime.cli.commands import SETTINGS, Commands, add_commands
 from runtime.interrupt import Interrupted
 from runtime.processes import Silent
 from runtime.terminal import INTERRUPTED, PROBLEM, complain, show_error
@@ -50,6 +50,7 @@ def make_app() -> typer.Typer:
     """Return the application with every command."""
     app = typer.Typer(
         name="stepgraph",
+        cls=Commands,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings=SETTINGS,

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import cast
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
+
+from graphspec.collection import paused_collection
 
 SETTINGS: dict[object, object] = {"help_option_names": ["-h", "--help"]}
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -93,9 +95,16 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 """The function of each command, as ``module:name``, and its docstring."""
 
 
+class Commands(TyperGroup):
+    """The group of all commands; typer imports pydantic for its first option."""
+
+    make_context = paused_collection(TyperGroup.make_context)
+
+
 class _Command(TyperCommand):
     """A name and a summary, which is all that a list of commands shows; what is called is made of the function."""
 
+    @paused_collection
     def make_context(
         self, info_name: str | None, args: list[str], parent: object = None, **extra: object
     ) -> typer.Context:

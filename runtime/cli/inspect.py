@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import typer
 
+from graphspec.collection import paused_collection
 from graphspec.diagnostics import SpecError
 from graphspec.words import closest, enumerate_words
 from runtime.cli.bundled import find_bundled
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from graphspec.declare.graph import GraphSpec
 
 
+@paused_collection
 def make_plan(
     path: Path, overrides: Sequence[str] | None, backend: Backend, order: Order, root: Path | None = None
 ) -> Plan:
@@ -313,23 +315,27 @@ def check(
     root: Root = None,
 ) -> None:
     """Find every problem of one or more specs; runs nothing and imports nothing that they name."""
-    from graphspec.analysis.scope import find_expression
-
     is_sound = True
     for path in specs:
         opened = _open(path, overrides or (), backend, order, root)
         if opened is None or opened.plan is None:
             is_sound = False
             continue
-        spec, plan = opened.spec, opened.plan
-        show((*plan.warnings, *plan.pending), spec.texts())
+        plan = opened.plan
+        show((*plan.warnings, *plan.pending), opened.spec.texts())
         notes = f", {counted(len(plan.pending), 'note')}" if plan.pending else ""
-        updates = sum(op.kind == "update" for op in spec.ops.values())
-        ops = sum(find_expression(op) in (None, name) for name, op in spec.ops.items())
-        size = f"{counted(len(spec.models), 'model')}, {counted(ops, 'op')}, {counted(updates, 'update')}"
-        say(f"{path}: ok, {counted(len(plan.warnings), 'warning')}{notes} ({size})")
+        say(f"{path}: ok, {counted(len(plan.warnings), 'warning')}{notes} ({_measure(opened.spec)})")
     if not is_sound:
         raise typer.Exit(1)
+
+
+def _measure(spec: GraphSpec) -> str:
+    """Return how many models, ops and updates a spec has, each op as it is written."""
+    from graphspec.analysis.scope import find_expression
+
+    updates = sum(op.kind == "update" for op in spec.ops.values())
+    ops = sum(find_expression(op) in (None, name) for name, op in spec.ops.items())
+    return f"{counted(len(spec.models), 'model')}, {counted(ops, 'op')}, {counted(updates, 'update')}"
 
 
 def emit(
@@ -472,6 +478,7 @@ def diff(
     deliver(json.dumps(whole, indent=2, ensure_ascii=False), output)
 
 
+@paused_collection
 def _open(path: Path, overrides: Sequence[str], backend: Backend, order: Order, root: Path | None) -> _Opened | None:
     """Return a spec and its plan after printing what is wrong with it; None where it cannot be read."""
     from compiler import compile_step
