@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -13,7 +13,9 @@ from graphspec.diagnostics import Diagnostic, SpecError, require_kind, require_n
 from runtime.engine.backend import BuildRequest
 from runtime.problems import problem
 from runtime.registry import find_backend
-from runtime.step import Step
+
+if TYPE_CHECKING:
+    from runtime.step import Step
 
 PLAN = "compile the spec first: `compile_step(load(path))`"
 DTYPES = ("float32", "float64")
@@ -96,6 +98,8 @@ def build(
         profile=profile,
         norms=norms,
     )
+    from runtime.step import Step  # imports numpy, which `emit` does not need
+
     return Step(find_backend(plan.program.backend).build(plan, request))
 
 

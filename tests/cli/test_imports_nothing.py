@@ -45,10 +45,11 @@ def test_no_framework_and_nothing_of_the_users_is_imported(workdir, arguments):
     assert done.stderr.splitlines()[-1] == "0 [] []"
 
 
-def test_checking_needs_no_arrays(workdir):
+@pytest.mark.parametrize("command", ["check", "emit"])
+def test_checking_and_emitting_need_no_arrays(workdir, command):
     Path("named.yaml").write_text(SPEC)
     code = "import sys; from runtime.cli import execute; execute(sys.argv[1:]); print('numpy' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", code, "check", "named.yaml"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    line = [sys.executable, "-c", code, command, "named.yaml"]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
