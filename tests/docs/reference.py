@@ -173,7 +173,9 @@ def _list_fields(kind: type, body: ast.ClassDef) -> Iterator[str]:
                 annotation = annotation.slice.elts[0]
             is_text = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
             text = f": {_join(after.value.value)}" if is_text else ""
-            yield f"- `{name}: {ast.unparse(annotation)}`{text}"
+            # `Deferred[...]` says how pydantic reads it, not what it is.
+            shown = re.sub(r"Deferred\[(\w+)\]", r"\1", ast.unparse(annotation))
+            yield f"- `{name}: {shown}`{text}"
 
 
 def _list_properties(kind: type, body: ast.ClassDef) -> Iterator[str]:
