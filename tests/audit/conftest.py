@@ -7,8 +7,8 @@ import gc
 import pytest
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def settled() -> None:
-    """Leave what other tests made out of an audit, which searches all objects that Python tracks."""
+    """Leave what tests before have imported and made out of an audit: it searches all objects that Python tracks."""
     gc.collect()
     gc.freeze()
