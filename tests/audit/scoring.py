@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -109,6 +110,8 @@ def serve() -> None:
     """Answer the paths of the standard input."""
     for name in ("torch._dynamo", "runtime.backends.torch.audit.recorder"):
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # an audit searches all objects that Python tracks: without those of what is imported here
     for line in sys.stdin:
         print(answer(Path(line.rstrip("\n"))), flush=True)
 

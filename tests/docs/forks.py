@@ -10,8 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 RUNNER = """
-import json, os, runpy, signal, sys, traceback
+import gc, json, os, runpy, signal, sys, traceback
 import tensorflow, torch, torch._dynamo
+
+gc.collect()
+gc.freeze()  # an audit searches all objects that Python tracks: without those of what is imported here
 
 def run(folder, first, *rest):
     os.chdir(folder)
