@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 
 from runtime.cli import execute
+from tests.resilience import processes
 
 ROOT = Path(__file__).parents[2]
-ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 LOOP = """\
 import sys
 import helper
@@ -111,19 +111,15 @@ def test_ctrl_c_ends_the_script_and_an_audit_reports_the_steps_up_to_then(comman
     stop = "\n    if _ == 1: print('waits', flush=True); time.sleep(60)"
     loop = LOOP.replace("import helper\n", "import time\n").replace(", helper.NUMBER", "")
     Path("train.py").write_text(loop.replace("    opt.step()", f"    opt.step(){stop}"), encoding="utf-8")
-    started = [sys.executable, "-m", "runtime", command, "train.py"]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # children inherit that it is ignored
-    try:
-        run = subprocess.Popen(started, cwd=workdir, env=ENV, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    with run:
-        assert run.stdout is not None
-        while "waits" not in run.stdout.readline():
-            assert run.poll() is None
-        run.send_signal(signal.SIGINT)
-        shown, said = run.communicate(timeout=60)
-    assert run.returncode == 130
+    output = workdir / "out.txt"
+    run = processes.start([command, "train.py"], workdir, output, processes.split_errors)
+    while not output.exists() or "waits" not in output.read_text(encoding="utf-8"):
+        run.join(0.05)
+        assert run.is_alive()
+    os.kill(run.pid, signal.SIGINT)
+    run.join(60)
+    shown, said = (Path(name).read_text(encoding="utf-8") for name in ("out.txt", "errors.txt"))
+    assert run.exitcode == 130
     assert said.splitlines()[-1] == "interrupted"
     assert ("the program ended with Ctrl-C" in shown) == (command == "audit")
     assert ("leftover-grad" in shown) == (command == "audit")

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
 
 from tests.catalogue.mathematics import descend, high, low, mlp, mse
-from tests.catalogue.replicas import WORLD
+from tests.catalogue.replicas import WORLD, main
 from tests.catalogue.trial import SAME, WRONG, batches, distance, order_of, plan_of
+from tests.resilience.processes import call
 
 pytestmark = pytest.mark.xdist_group("replicas")
 
@@ -21,10 +18,8 @@ pytestmark = pytest.mark.xdist_group("replicas")
 def folder(tmp_path_factory):
     """Return the folder in which two processes left what they trained."""
     path = tmp_path_factory.mktemp("replicas")
-    given = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.catalogue.replicas", str(path)]
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    ended = call(main, path)
+    assert ended.code == 0, ended.output[-4000:]
     return path
 
 

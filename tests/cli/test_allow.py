@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from runtime.checkpoints.format import seal
 from runtime.cli import execute
 from runtime.train.allowed import STATE
+from tests.resilience import processes
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -100,12 +100,11 @@ def test_resume_eval_and_export_repeat_what_the_run_was_allowed(run, capsys):
 
 
 def test_another_process_of_the_same_user_repeats_it_too(run):
-    command = [sys.executable, "-m", "runtime.cli", "eval", str(run.resolve())]
-    root = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        command, cwd="/", env={**os.environ, "PYTHONPATH": root}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    output, inherit = Path("output.txt").resolve(), partial(processes.set_variable, STATE, os.environ[STATE])
+    process = processes.start(["eval", str(run.resolve())], Path("/"), output, inherit)
+    process.join(60)
+    assert process.exitcode == 0, output.read_text()
+    assert "line" in output.read_text()
 
 
 def refused(capsys, *arguments: str) -> None:

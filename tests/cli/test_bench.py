@@ -7,9 +7,7 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,8 +19,8 @@ from runtime.backends.torch.backend import TorchBackend
 from runtime.bench import session
 from runtime.cli import execute
 from runtime.engine.backend import Backend
+from tests.resilience import processes
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.needs("torch")
 LOOPS = """
 import torch
@@ -294,18 +292,14 @@ def test_batches_that_cannot_be_made_up_are_named(folder, capsys):
 def test_ctrl_c_prints_what_was_measured(folder):
     Path("signs.py").write_text(SIGNS)
     arguments = ["bench", "spec.yaml", "--device", "cpu", "--rounds", "100000", "--json", "report.json"]
-    command = [sys.executable, "-c", "from runtime.cli import main; main()", *arguments, "--loop", "mine=signs.py:sign"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # children inherit that it is ignored
-    try:
-        child = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    while child.poll() is None and not Path("begun").exists():
-        time.sleep(0.05)
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
-    assert child.returncode == 130, err
+    arguments += ["--loop", "mine=signs.py:sign"]
+    child = processes.start(arguments, Path.cwd(), Path("out.txt").resolve(), processes.split_errors)
+    while child.is_alive() and not Path("begun").exists():
+        child.join(0.05)
+    os.kill(child.pid, signal.SIGINT)
+    child.join(60)
+    out, err = Path("out.txt").read_text(), Path("errors.txt").read_text()
+    assert child.exitcode == 130, err
     rounds = re.search(r"interrupted \(SIGINT\) after (\d+) rounds? of 100000", err)
     assert rounds is not None, err
     assert int(rounds[1]) > 0

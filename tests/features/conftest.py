@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.scenario import BACKENDS
+from tests.resilience.processes import call
 
 
 @pytest.fixture(params=BACKENDS)
@@ -21,11 +19,11 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def replicas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder with what two processes found."""
+    from tests.features.replicas import main
+
     path = tmp_path_factory.mktemp("replicas")
-    command = [sys.executable, "-m", "tests.features.replicas", str(path)]
-    given = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    ended = call(main, path)
+    assert ended.code == 0, ended.output[-4000:]
     return path
 
 

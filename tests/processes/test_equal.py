@@ -2,91 +2,25 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from runtime.backends.torch.equal import add_bits, digest_weights
+from tests.processes.pairs import begin_all
+from tests.resilience.processes import call
 
-ROOT = Path(__file__).parents[2]
-SPEC = """graphspec: 1
-name: line
-parallel: {kind: replicated}
-inputs: {x: {shape: [batch, 2]}}
-models: {net: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.1}}}
-ops:
-  out: {forward: net, inputs: x}
-  error: {loss: mse, inputs: [out, x]}
-  learn: {update: net, loss: error}
-outputs: [error]
-"""
-PROGRAM = """
-import sys
-from pathlib import Path
-import numpy as np
-import torch
-from compiler import compile_step
-from graphspec import SpecError, load
-from runtime import build
-from tests.processes.group import fork
-
-folder = Path(sys.argv[1])
-plan = compile_step(load(folder / "line.yaml"))
-other = compile_step(load(folder / "line.yaml", ["ops.error.loss=l1"]))
-batch = {"x": np.ones((2, 2), np.float32)}
-
-
-def make_net(seed):
-    torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(2, 2))
-
-
-def restored(step, rank):
-    step(batch)
-    state = step.state()
-    if rank:
-        state.arrays["models.net.0.bias"][:] += 1
-    step.restore(state)
-    return step
-
-
-CASES = {
-    "same": lambda rank: build(plan, device="cpu", models={"net": make_net(0)}),
-    "seeds": lambda rank: build(plan, device="cpu", seed=rank, models={"net": make_net(0)}),
-    "weights": lambda rank: build(plan, device="cpu", models={"net": make_net(rank)}),
-    "plans": lambda rank: build(other if rank else plan, device="cpu", models={"net": make_net(0)}),
-    "states": lambda rank: restored(build(plan, device="cpu"), rank),
-}
-
-
-def work(rank):
-    for name, make in CASES.items():
-        step = make(rank)
-        try:
-            step(batch)
-            said = "nothing"
-        except SpecError as error:
-            said = str(error)
-        (folder / f"{name}.{rank}").write_text(said)
-
-
-sys.exit(fork(2, folder / "meeting", work))
-"""
+pytestmark = pytest.mark.xdist_group("begun processes")  # one worker starts them
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
     """Return what both processes said in every case, by its name."""
     folder = tmp_path_factory.mktemp("equal")
-    (folder / "line.yaml").write_text(SPEC)
-    command = [sys.executable, "-c", PROGRAM, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    ended = call(begin_all, folder)
+    assert ended.code == 0, ended.output
     names = ("same", "seeds", "weights", "plans", "states")
     return {name: [(folder / f"{name}.{rank}").read_text() for rank in (0, 1)] for name in names}
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import io
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
@@ -58,6 +60,45 @@ def run(
     process.join(600)
     assert process.exitcode is not None, "the process does not end"
     return Ended(code=process.exitcode, output=output.read_text() if output.exists() else "")
+
+
+def split_errors() -> None:
+    """Print errors to a file of their own, `errors.txt`."""
+    os.dup2(os.open("errors.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+
+
+def attach(terminal: str) -> None:
+    """Read and print on a terminal, in a session of its own."""
+    os.setsid()
+    opened = os.open(terminal, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(opened, stream)
+    files = (io.BufferedWriter(io.FileIO(stream, "w", closefd=False)) for stream in (1, 2))
+    sys.stdout, sys.stderr = (io.TextIOWrapper(each, encoding="utf-8", line_buffering=True) for each in files)
+    os.environ.update(COLUMNS="110", LINES="40", TERM="xterm")
+
+
+def set_variable(name: str, value: str) -> None:
+    """Set a variable of the environment: a process has those of the one that it is forked from."""
+    os.environ[name] = value
+
+
+def call(function: Callable[..., int], folder: Path, *arguments: object) -> Ended:
+    """Call a function with a folder and more in a process of its own; its exit code is what the function returns."""
+    output = folder / "printed.txt"
+    process = SERVER.Process(target=_exit, args=(function, str(output), folder, *arguments))
+    process.start()
+    process.join(600)
+    assert process.exitcode is not None, "the process does not end"
+    return Ended(code=process.exitcode, output=output.read_text())
+
+
+def _exit(function: Callable[..., int], output: str, *arguments: object) -> None:
+    """End with what a function returns, and print to a file."""
+    opened = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (1, 2):
+        os.dup2(opened, stream)
+    sys.exit(function(*arguments))
 
 
 def apart(backend: str, function: Callable[..., T], *arguments: object) -> T:
