@@ -55,10 +55,12 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def strategies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def strategies(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Return the folder with what replicas of TensorFlow found, of one process and of two."""
-    from tests.processes.strategies import SHOWN, finish, start
+    from tests.processes.strategies import RARE, SHOWN, finish, start
+    from tests.suite.sampling import takes_all
 
-    folder = tmp_path_factory.mktemp("strategies")
-    finish(folder, {kind: start(folder, kind, names) for kind, names in SHOWN.items()})
+    folder, left = tmp_path_factory.mktemp("strategies"), () if takes_all(request.config) else RARE
+    shown = {kind: [name for name in names if name not in left] for kind, names in SHOWN.items()}
+    finish(folder, {kind: start(folder, kind, names) for kind, names in shown.items()})
     return folder

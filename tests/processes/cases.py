@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from compiler import Plan, compile_step
 from graphspec import load
@@ -377,23 +378,30 @@ ALL = (*CASES, *EXAMPLES)
 TOLD = ("cyclegan in parts", "contrastive")
 """Trained once more by processes that know how many rows all of them have."""
 ADDED_BY_UPDATES = ("added by updates", "added by updates in parts")
-FEW = ("example pcgrad", "example wgan-gp")
+FEW = ("example wgan-gp",)
 """The examples of every test run."""
-REPLICATED = Run("replicated", 2, 5, (*CASES, *ALONE, *ADDED_BY_UPDATES, *FEW))
+LATER = (
+    "cyclegan, two updates",
+    "td3",
+    "penalty portable",
+    "accumulated in parts",
+    "contrastive over steps",
+    "contrastive synced",
+    "contrastive dropped",
+)
+"""Cases of the long set alone: what two others show apart, together."""
+REPLICATED = Run("replicated", 2, 5, (*(name for name in CASES if name not in LATER), *ALONE, *ADDED_BY_UPDATES, *FEW))
 SHARDED = Run(
     "sharded",
     2,
     5,
     (
-        *SOME,
-        *FEW[1:],
+        *(name for name in SOME if name != "penalty"),
         "added by updates",
         "penalty alone",
         "cyclegan in parts",
-        "scaled",
         "corner",
         "surgery",
-        "twice",
         "varied",
     ),
 )
@@ -410,7 +418,9 @@ COMPRESSED = tuple(
 )
 BUCKETS = Run("replicated", 2, 5, ("strangers", "accumulated in parts", "everything"), "bucket_mb: 0.0001")
 """Every message of gradients is cut into many."""
-RUNS = (REPLICATED, ADDED_UP, *COMPRESSED, BUCKETS, Run("replicated", 4, 7, SOME), SHARDED)
+RARE = (COMPRESSED[0], COMPRESSED[3])
+"""Runs of the long set: float16 is sent as bfloat16 is, and signs as multiples of a threshold."""
+RUNS = (REPLICATED, ADDED_UP, *COMPRESSED, BUCKETS, Run("replicated", 4, 7, SOME[::3]), SHARDED)
 LONG_RUNS = tuple(
     Run(kind, world, rows, ALL, "", MORE, rows - 1)
     for kind in ("replicated", "sharded")
@@ -418,6 +428,12 @@ LONG_RUNS = tuple(
 )
 """Runs of the long set."""
 TRAINED: Mapping[str, Case] = {**CASES, **ALONE, **ADDING, **SENT, **EXAMPLES}
+
+
+def by_run(runs: Sequence[Run]) -> pytest.MarkDecorator:
+    """Return the parameter `run`; those that are rare are for the long set."""
+    marked = [(run, [pytest.mark.long] if run in RARE else []) for run in runs]
+    return pytest.mark.parametrize("run", [pytest.param(run, id=run.title, marks=marks) for run, marks in marked])
 
 
 def write_text(case: Case, kind: str = "none", options: str = "") -> str:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.resilience.processes import call
+from tests.suite.sampling import takes_all
+
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Return the folder with what all processes found."""
+    from tests.processes.worker import start_all, start_some
+
     path = tmp_path_factory.mktemp("replicas")
-    command = [sys.executable, "-m", "tests.processes.worker", str(path)]
-    given = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    ended = call(start_all if takes_all(request.config) else start_some, path)
+    assert ended.code == 0, ended.output[-4000:]
     return path

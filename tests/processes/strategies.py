@@ -38,7 +38,9 @@ SHOWN: Mapping[str, tuple[str, ...]] = {
     "mirrored": ("everything in parts", "everything" + SINGLE, FEW),
     "workers": ("everything", "spoiled", *ON_BOTH),
 }
-"""What every test run trains in each way; of these some are rows of features."""
+"""What is trained in each way; of these some are rows of features."""
+RARE = ("everything", "everything" + SINGLE, FEW, "spoiled")
+"""What the long set alone trains: in every run the features show the workers, and a case the mirrored replicas."""
 KINDS = ("alone", "mirrored", "workers")
 Found = Mapping[str, np.ndarray]
 

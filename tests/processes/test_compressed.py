@@ -22,6 +22,7 @@ from tests.processes.cases import (
     SHARDED,
     STEPS,
     Run,
+    by_run,
     draw,
     found,
     make_step,
@@ -129,7 +130,7 @@ def train_by_hand(run: Run) -> dict[str, Array]:
     return {f"models.net.{each}": value.detach().numpy() for each, value in net.named_parameters()}
 
 
-@pytest.mark.parametrize("run", kinds(), ids=lambda run: run.options)
+@by_run(kinds())
 def test_processes_receive_what_the_rule_sends(folder: Path, run: Run) -> None:
     known = train_by_hand(run)
     for part in found(folder, "sent", run):
@@ -138,14 +139,14 @@ def test_processes_receive_what_the_rule_sends(folder: Path, run: Run) -> None:
             np.testing.assert_allclose(part[key], value, rtol=0, atol=1e-10, err_msg=key)
 
 
-@pytest.mark.parametrize("run", kinds(), ids=lambda run: run.options)
+@by_run(kinds())
 def test_what_is_not_sent_is_saved_and_goes_on(folder: Path, run: Run) -> None:
     resumed = found(folder, "sent, resumed", run)
     assert all(("rests.step.rests.0.weight" in each) == ("16" not in run.options) for each in resumed)
     check_resumed(folder, "sent", run)
 
 
-@pytest.mark.parametrize("run", [REPLICATED, SHARDED, *COMPRESSED], ids=lambda run: run.options or run.kind)
+@by_run([REPLICATED, SHARDED, *COMPRESSED])
 def test_what_each_process_has_in_a_window_is_saved_and_goes_on(folder: Path, run: Run) -> None:
     check_resumed(folder, "sent after windows", run)
 
@@ -180,7 +181,7 @@ def check_resumed(folder: Path, name: str, run: Run) -> None:
         assert all(np.array_equal(whole[key], each) for key, each in resumed.items())
 
 
-@pytest.mark.parametrize("run", kinds("threshold", "powersgd"), ids=lambda run: run.options)
+@by_run(kinds("threshold", "powersgd"))
 def test_other_processes_share_what_was_not_sent(folder: Path, run: Run) -> None:
     (part, _), step = found(folder, "sent", run), run.make_step(SENT["sent"])
     fresh = step.state()
@@ -191,20 +192,20 @@ def test_other_processes_share_what_was_not_sent(folder: Path, run: Run) -> None
     np.testing.assert_allclose(step.state().arrays[name], part[name].sum(0, keepdims=True), rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("run", kinds(), ids=lambda run: run.options)
+@by_run(kinds())
 def test_what_is_not_finite_on_one_is_seen_by_all(folder: Path, run: Run) -> None:
     for part in found(folder, "sent, broken", run):
         assert not np.isfinite(part["models.net.0.weight"]).any()
 
 
-@pytest.mark.parametrize("run", kinds(), ids=lambda run: run.options)
+@by_run(kinds())
 def test_one_process_alone_is_told_that_it_compresses_nothing(run: Run) -> None:
     step = run.make_step(SENT["sent"])
     with pytest.raises(SpecError, match="one process sends no gradients that `compress` could shorten"):
         step(draw(SENT["sent"], step, run.rows, 0))
 
 
-@pytest.mark.parametrize("run", kinds(), ids=lambda run: run.options)
+@by_run(kinds())
 def test_the_plan_says_how_much_is_left_to_send(folder: Path, run: Run) -> None:
     (function,) = run.make_step(SENT["sent"]).plan.to_json(processes=WORLD)["functions"]
     (message,) = [each for each in function["messages"] if "step" in each["values"]]

@@ -46,6 +46,7 @@ def check_lost(printed: list[str], rank: int) -> None:
     assert "Traceback" not in said
 
 
+@pytest.mark.long  # in every run tests/processes/test_runs.py loses a process, and goes on with other numbers of them
 def test_a_run_survives_kills_and_other_numbers_of_processes(tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     for each in (whole, broken):

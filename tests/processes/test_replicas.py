@@ -34,6 +34,7 @@ from tests.processes.cases import (
     TOLD,
     TRAINED,
     Run,
+    by_run,
     draw,
     found,
     make_step,
@@ -102,10 +103,10 @@ def test_a_number_of_rows_that_is_none_is_refused_before_the_step(rows: int) -> 
     step(draw(case, step, 4, 0), rows=4)
 
 
-def test_weights_are_equal_bit_for_bit(folder: Path) -> None:
+@by_run(RUNS)
+def test_weights_are_equal_bit_for_bit(folder: Path, run: Run) -> None:
     different = [
-        (run.kind, name, key)
-        for run in RUNS
+        (name, key)
         for name in run.names
         for first, *others in [found(folder, name, run)]
         for key in first

@@ -93,6 +93,7 @@ def test_a_run_of_two_processes_has_the_files_of_one(whole: Path, tmp_path: Path
     assert outputs[1] == ""  # the first shows the run
 
 
+@pytest.mark.long  # in every run those of the class of `test_a_launcher_starts_a_run_again_that_has_lost_a_process`
 def test_batches_of_a_class_are_split(tmp_path: Path) -> None:
     for count in (1, 2):
         folder = tmp_path / str(count)

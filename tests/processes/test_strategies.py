@@ -17,7 +17,7 @@ from runtime import Step, build, emit
 from runtime.train.together import join
 from tests.conformance.scenario import BACKENDS
 from tests.processes.cases import CASES, FIT, PLAIN, SYNCED, TRAINED, write_text
-from tests.processes.strategies import FEW, REPLICAS, SHOWN, SINGLE, Found, measure, read, try_case
+from tests.processes.strategies import FEW, RARE, REPLICAS, SHOWN, SINGLE, Found, measure, read, try_case
 
 pytestmark = [
     pytest.mark.xdist_group("shown by replicas"),  # one worker starts the processes
@@ -25,7 +25,19 @@ pytestmark = [
 ]
 HEAD = "graphspec: 1\nname: case\n"
 REPLICATED = HEAD + "parallel: {kind: replicated}\n" + FIT + PLAIN
-COMPARED = [(kind, name) for kind, names in SHOWN.items() for name in names if name.removesuffix(SINGLE) in TRAINED]
+
+
+def mark(name: str) -> list[pytest.MarkDecorator]:
+    """Return the mark of what the long set alone trains."""
+    return [pytest.mark.long] if name in RARE else []
+
+
+COMPARED = [
+    pytest.param(kind, name, marks=mark(name))
+    for kind, names in SHOWN.items()
+    for name in names
+    if name.removesuffix(SINGLE) in TRAINED
+]
 
 
 @cache
@@ -40,12 +52,14 @@ def test_replicas_have_the_numbers_of_one_process(strategies: Path, kind: str, n
         assert measure(alone(name), read(strategies, name, kind, rank)) < (1e-5 if name.endswith(SINGLE) else 1e-10)
 
 
-def test_workers_have_the_same_bits(strategies: Path) -> None:
-    for name in SHOWN["workers"]:
-        first, second = (read(strategies, name, "workers", rank) for rank in range(REPLICAS))
-        assert all(np.array_equal(value, second[key], equal_nan=True) for key, value in first.items())
+@pytest.mark.parametrize("name", [pytest.param(name, marks=mark(name)) for name in SHOWN["workers"]])
+def test_workers_have_the_same_bits(strategies: Path, name: str) -> None:
+    first, second = (read(strategies, name, "workers", rank) for rank in range(REPLICAS))
+    assert first
+    assert all(np.array_equal(value, second[key], equal_nan=True) for key, value in first.items())
 
 
+@pytest.mark.long
 def test_a_batch_with_fewer_rows_than_replicas_is_refused_before_it_is_taken(strategies: Path) -> None:
     found = read(strategies, FEW, "mirrored")
     assert "error[GS227]: 'x' has 1 rows, and 2 replicas need 2 or more" in str(found["said"])

@@ -13,7 +13,7 @@ KILLS = 3
 pytestmark = pytest.mark.xdist_group("kills")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.needs("torch")
 def test_a_run_that_is_hit_ends_as_if_it_had_not_been_hit(name, tmp_path):

@@ -31,6 +31,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.sample(3))
 
 
+def takes_all(config: pytest.Config) -> bool:
+    """Return whether a run leaves nothing out."""
+    return config.getoption(OPTION) or any("::" in each for each in config.args)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect what is marked `long`, and all but every n-th case of what is marked `sample(n)`.
@@ -38,7 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     These are the cases of one test, but for those among which a mark counts its own. A test that is asked for by its
     name runs whole.
     """
-    if config.getoption(OPTION) or any("::" in each for each in config.args):
+    if takes_all(config):
         return
     seen = Counter[object]()
     kept, left = [], []
