@@ -50,7 +50,7 @@ def accesses_of(plan):
     return {name: (*node.reads, *node.writes) for name, node in graph_of(plan).nodes.items()}
 
 
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(SEEDS)
 def test_versions_are_the_writes_of_the_causal_past(seed):
     document = random_step(seed)
@@ -61,7 +61,7 @@ def test_versions_are_the_writes_of_the_causal_past(seed):
         assert {cell: found[cell] for cell in cells} == cells
 
 
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(SEEDS)
 def test_paths_are_the_differentiable_ways_from_targets_to_loss(seed):
     document = random_step(seed)
@@ -72,7 +72,7 @@ def test_paths_are_the_differentiable_ways_from_targets_to_loss(seed):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(SEEDS)
 def test_the_edges_order_exactly_what_must_be_ordered(backend, seed):
     document = random_step(seed)
@@ -83,7 +83,7 @@ def test_the_edges_order_exactly_what_must_be_ordered(backend, seed):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(SEEDS)
 def test_two_versions_are_refused_exactly_where_the_constraints_have_a_circle(backend, seed):
     document = random_step(seed)
@@ -93,7 +93,7 @@ def test_two_versions_are_refused_exactly_where_the_constraints_have_a_circle(ba
 
 
 @pytest.mark.parametrize("order", POLICIES)
-@settings(max_examples=40)
+@settings(max_examples=24)
 @given(SEEDS, st.sampled_from(BACKENDS))
 def test_a_replay_of_the_plan_finds_every_version_and_every_kept_cell(order, seed, backend):
     document = random_step(seed)
@@ -112,7 +112,7 @@ def test_the_replay_finds_faults_in_plans_without_the_hazards_of_pytorch():
 
 
 @pytest.mark.parametrize("order", ["fewest", "listed", "memory"])
-@settings(max_examples=40)
+@settings(max_examples=24)
 @given(SEEDS)
 def test_deferred_is_what_has_a_predecessor_after_its_own_gradient(order, seed):
     document = random_step(seed)
@@ -122,7 +122,7 @@ def test_deferred_is_what_has_a_predecessor_after_its_own_gradient(order, seed):
         assert deferred(plan) == meaning.deferred(sequence, constraints_of(plan, meaning))
 
 
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(SEEDS)
 def test_fewest_defers_as_few_as_the_best_of_all_orders(seed):
     document = random_step(seed, updates=5)
@@ -145,7 +145,7 @@ def test_the_best_of_all_orders_of_gradients_is_the_best_of_all_sequences():
         assert min(count_deferred(past, order) for order in orders) == min(late)
 
 
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(SEEDS)
 def test_graphs_are_kept_recorded_and_frozen_exactly_where_a_gradient_needs_it(seed):
     document = random_step(seed)
@@ -168,7 +168,7 @@ def test_graphs_are_kept_recorded_and_frozen_exactly_where_a_gradient_needs_it(s
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(SEEDS, st.integers(0, 99))
 def test_another_listing_gives_the_same_versions_deferrals_and_warnings(seed, other):
     document = random_step(seed)
@@ -182,7 +182,7 @@ def test_another_listing_gives_the_same_versions_deferrals_and_warnings(seed, ot
         assert graph_of(plan).snapshots == graph_of(again).snapshots
 
 
-@settings(max_examples=40)
+@settings(max_examples=24)
 @given(SEEDS)
 def test_only_the_place_of_writes_and_gradients_depends_on_the_policy(seed):
     document = random_step(seed)
@@ -192,7 +192,7 @@ def test_only_the_place_of_writes_and_gradients_depends_on_the_policy(seed):
     assert all(found == accesses[0] for found in accesses)
 
 
-@settings(max_examples=60)
+@settings(max_examples=36)
 @given(SEEDS, st.sampled_from(BACKENDS))
 def test_every_set_of_ops_that_fire_together_has_the_versions_and_edges_of_its_own(seed, backend):
     document = clocked_step(seed)

@@ -7,8 +7,8 @@ import pytest
 from tests.conformance.execution import TensorFlowExecution
 from tests.conformance.random_specs import Tally, compare, plans_of, running, try_specs
 
-SEEDS, LUCK = range(1, 5), 1
-"""Without the first, as large as three others; so many may not be judged. The long set tries more, that one too."""
+SEEDS = (2, 4)
+"""Two small ones that are judged; the long set tries more."""
 TRACED = 4
 """One spec in so many runs as graphs: to trace one takes as long as twenty steps without."""
 
@@ -16,12 +16,12 @@ TRACED = 4
 def test_random_specs_agree_on_both_backends_and_with_the_oracle() -> None:
     tally: Tally = try_specs(SEEDS, graphs=TRACED)
     assert tally.mismatches == []
-    assert tally.agreed >= len(SEEDS) - LUCK
+    assert tally.agreed == len(SEEDS)
     assert tally.as_graphs == 1
 
 
 def test_a_step_that_moves_a_weight_by_a_little_more_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    plans, step = plans_of(1), TensorFlowExecution.step
+    plans, step = plans_of(SEEDS[0]), TensorFlowExecution.step
 
     def drift(execution: TensorFlowExecution, batch: object, mode: str = "train") -> object:
         trained = (model for model in execution.models.values() if hasattr(model, "parameters"))

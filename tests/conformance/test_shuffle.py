@@ -31,6 +31,6 @@ def compare_listings(seed):
 
 
 def test_another_listing_gives_the_same_numbers():
-    found = {seed: compare_listings(seed) for seed in range(1, 9)}
+    found = {seed: compare_listings(seed) for seed in range(1, 5)}
     assert {seed: told for seed, told in found.items() if told} == {}
-    assert sum(told == "" for told in found.values()) > 5
+    assert sum(told == "" for told in found.values()) > 2

@@ -39,6 +39,8 @@ ELSEWHERE = 4
 
 Of the first chunk, tests/conformance takes twenty steps.
 """
+SILENT = range(11, 100)
+"""Seeds from the first of a spec with an update that raises no error where it is written too early."""
 ORDERS = ("fewest", "listed", "latest", "memory")
 """The policies, each for the specs of every fourth chunk; a soak tries three on each."""
 SPECS = int(os.environ.get("STEPGRAPH_SPECS", "1000"))
@@ -54,7 +56,7 @@ def find_other_backend() -> Elsewhere | None:
     return run_few
 
 
-@pytest.mark.sample(9)  # with every policy in turn
+@pytest.mark.sample(13)  # with every policy once
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_specs_give_the_numbers_of_the_oracle(chunk):
     seeds = range(chunk * SPECS // CHUNKS, (chunk + 1) * SPECS // CHUNKS)
@@ -87,15 +89,15 @@ def average_an_average(document: dict, random: Random) -> dict | None:
     return {**document, "ops": {"again": made, **ops} if random.random() < 0.6 else {**ops, "again": made}}
 
 
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("chunk", range(8))
+@pytest.mark.sample(9)  # with two policies
+@pytest.mark.parametrize("chunk", range(16))
 def test_averages_of_hidden_averages_are_those_of_the_oracle_wherever_they_are_listed(chunk):
     tally = Tally()
-    for seed in range(chunk * 50, (chunk + 1) * 50):
+    for seed in range(chunk * 25, (chunk + 1) * 25):
         document = average_an_average(random_spec(seed), Random(seed))
         with suppress(DegenerateError):
             assert document is None or try_spec(document, (ORDERS[chunk % len(ORDERS)],), tally) == "", seed
-    assert tally.agreed >= 8
+    assert tally.agreed >= 4
     assert set(tally.rejected) <= {"E-TWO-VERSIONS"}
 
 
@@ -118,7 +120,7 @@ def test_gradients_by_inner_results_are_those_of_the_definition(name):
 
 def find_silent_mistakes() -> Iterator[tuple[Plan, list]]:
     """Yield steps that write one update too early without raising anything."""
-    for seed in range(100):
+    for seed in SILENT:
         try:
             plan = plan_of(random_spec(Random(seed)), "listed")
         except SpecError:

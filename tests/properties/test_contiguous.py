@@ -7,8 +7,8 @@ import pytest
 from tests.properties.contiguous import OUTCOMES, find_broken, find_plans, try_plans
 
 pytestmark = pytest.mark.xdist_group("contiguous")  # one worker, so that the specs are tried once
-SEEDS = (*range(20), 69, 98)
-"""Twenty random specs, and two that come out wrong without an error whatever writes the weights."""
+SEEDS = (*range(1, 9), *range(16, 20), 69, 98)
+"""Twelve random specs, and two that come out wrong without an error whatever writes the weights."""
 
 
 @pytest.fixture(scope="module")

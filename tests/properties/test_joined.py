@@ -37,7 +37,7 @@ def find_joined(document, kind):
     return {each.ops for each in instructions if each.kind() == kind and len(each.ops) > 1}
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("seed", range(240))
 def test_joined_calls_agree_with_the_oracle(seed):
     """Every spec is that of a seed with a twin for each of its plain calls."""
@@ -48,11 +48,11 @@ def test_joined_calls_agree_with_the_oracle(seed):
 
 def test_many_of_these_specs_join_calls():
     """Otherwise the comparison would say little."""
-    found = [find_joined(add_twins(random_spec(Random(seed))), "forward") for seed in range(0, 240, 8)]
-    assert sum(bool(each) for each in found) >= 10
+    found = [find_joined(add_twins(random_spec(Random(seed))), "forward") for seed in range(0, 240, 16)]
+    assert sum(bool(each) for each in found) >= 5
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("seed", range(480))
 def test_joined_gradients_agree_with_the_oracle(seed):
     """Every spec has updates whose losses are sums of the same terms."""

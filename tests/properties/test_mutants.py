@@ -25,7 +25,7 @@ from tests.properties.test_rejections import codes
 ELSEWHERE = [pytest.mark.needs("tensorflow")]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "mutant",
     [pytest.param(one, id=one.name, marks=ELSEWHERE if "TensorFlow" in one.killer else ()) for one in MUTANTS],
@@ -72,6 +72,7 @@ def unchanged(seed):
     return compiled(seed)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.xdist_group("equivalent mutants")
 @pytest.mark.parametrize("mutant", EQUIVALENT, ids=lambda one: one.name)
 def test_a_mutant_without_a_killer_changes_no_program(mutant):
@@ -81,12 +82,14 @@ def test_a_mutant_without_a_killer_changes_no_program(mutant):
             assert compiled(seed) == expected, seed
 
 
-def test_graphs_are_recorded_frozen_and_cut_as_the_definition_says():
-    assert [seed for seed in range(100) if not flags_right(seed)] == []
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.long)])
+def test_graphs_are_recorded_frozen_and_cut_as_the_definition_says(count):
+    assert [seed for seed in range(count) if not flags_right(seed)] == []
 
 
-def test_a_spec_is_rejected_exactly_where_the_oracle_finds_no_order():
-    assert [seed for seed in range(25) if not is_ordered(random_spec(Random(seed)))] == []
+@pytest.mark.parametrize("count", [10, pytest.param(50, marks=pytest.mark.long)])
+def test_a_spec_is_rejected_exactly_where_the_oracle_finds_no_order(count):
+    assert [seed for seed in range(count) if not is_ordered(random_spec(Random(seed)))] == []
     assert [name for name in SPECIAL if not finds_order(name)] == []
 
 
@@ -101,5 +104,6 @@ def test_what_is_worked_out_by_hand_comes_of_small_specs(case):
     assert OUTCOMES[case].find() == OUTCOMES[case].wanted
 
 
-def test_exactly_those_specs_are_rejected_that_need_two_versions_at_once():
-    assert [seed for seed in range(300) if not accepts_right(seed)] == []
+@pytest.mark.parametrize("count", [100, pytest.param(600, marks=pytest.mark.long)])
+def test_exactly_those_specs_are_rejected_that_need_two_versions_at_once(count):
+    assert [seed for seed in range(count) if not accepts_right(seed)] == []

@@ -9,14 +9,14 @@ from tests.properties.plans import plan_of
 from tests.properties.special_language import WAITING
 from tests.properties.special_overflow import OVERFLOWING
 
-SEEDS = range(1, 12)
+SEEDS = range(1, 7)
 """Without the first, which has as much to undo as all of these together; the long set begins with it."""
 
 
 def test_every_deferral_is_needed():
     found = undo_deferrals(SEEDS)
     assert found.needless == []
-    assert found.raised + found.changed > 15
+    assert found.raised + found.changed > 8
     assert found.raised + found.changed + found.planted > 0.6 * (found.tried - found.unmet)
 
 

@@ -93,7 +93,7 @@ def test_iterations_that_are_not_alike_stay_written_out(documents):
     assert blocks == {}
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("seed", range(40))
 def test_averages_in_iterations_and_parts_inside_parts_agree_with_the_oracle(seed, monkeypatch):
     forced = {add_nested: 1.0, add_wide_parts: 0.5}

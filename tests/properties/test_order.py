@@ -19,7 +19,7 @@ from tests.properties.plans import find_cloned, find_name, find_sequence, plan_o
 from tests.properties.programs import is_conditional
 from tests.properties.specs import random_spec
 
-SEEDS = range(50)
+SEEDS = range(30)
 AT_ONCE = ("apply", "blend", "assign", "store", "transform")
 """What is done as soon as it can be: writes, and the transforms of gradients before them."""
 
@@ -181,5 +181,5 @@ def test_fewest_is_the_least_of_all_orders_of_up_to_five_updates():
                 found = len(deferred_in(plan, function))
                 assert found == order.find_fewest(pairs), seed
                 counted, deferred = counted + 1, deferred + found
-    assert counted > 30
-    assert deferred > 20
+    assert counted > 18
+    assert deferred > 12

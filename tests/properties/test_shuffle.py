@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from graphspec.diagnostics import SpecError
 from tests.oracle.optimizers import DegenerateError
 from tests.properties.agreement import judge, modes_of, run, run_oracle
@@ -59,8 +61,9 @@ def test_another_listing_gives_the_same_numbers():
     assert compared > 7
 
 
-def test_another_listing_gives_the_same_errors_and_warnings():
-    documents = [random_spec(Random(seed)) for seed in range(1, 31)]
-    documents += [random_rejected(Random(seed))[0] for seed in range(30)]
+@pytest.mark.parametrize("count", [15, pytest.param(60, marks=pytest.mark.long)])
+def test_another_listing_gives_the_same_errors_and_warnings(count):
+    documents = [random_spec(Random(seed)) for seed in range(1, count + 1)]
+    documents += [random_rejected(Random(seed))[0] for seed in range(count)]
     for seed, document in enumerate(documents):
         assert problems(shuffled(document, seed)) == problems(document), seed

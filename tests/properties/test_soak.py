@@ -158,7 +158,7 @@ def test_a_shrunken_document_fails_and_has_nothing_to_spare():
 def test_a_mistake_in_one_optimizer_is_found(monkeypatch):
     adam = slots.RULES["adam"]
     monkeypatch.setitem(slots.RULES, "adam", lambda w, g, s, o, t: adam(w, g, s, {**o, "lr": o["lr"] * 1.001}, t))
-    found = {judge(random_spec(seed)).kind for seed in range(12, 17)}
+    found = {judge(random_spec(seed)).kind for seed in range(12, 15)}
     assert found >= {"mismatch", "agreed"}
     assert "error" not in found
 
