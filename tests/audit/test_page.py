@@ -129,6 +129,7 @@ def test_the_command_writes_it(script: Path, capsys: pytest.CaptureFixture[str])
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 @pytest.mark.xdist_group("browser")
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing(script: Path, page: str, theme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()

@@ -266,7 +266,7 @@ SUMS = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @BACKENDS
 @pytest.mark.parametrize("name", SUMS)
 @pytest.mark.parametrize("parts", [1, 2])

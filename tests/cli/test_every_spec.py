@@ -8,7 +8,7 @@ from runtime.cli import execute
 from tests.cli.specs import NAMES, SPECS
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("spec", SPECS, ids=NAMES)
 def test_a_spec_checks_without_notes_and_does_not_differ_from_its_rendering(workdir, capsys, spec):
     assert execute(["check", str(spec)]) == 0

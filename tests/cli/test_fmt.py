@@ -104,7 +104,7 @@ def test_standard_input_goes_to_standard_output(workdir):
     assert "<stdin>:1:4" in done.stderr
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("spec", SPECS, ids=NAMES)
 def test_a_formatted_spec_does_not_differ(workdir, capsys, spec):
     copy = Path(spec.name)

@@ -43,7 +43,7 @@ def rules(spec: GraphSpec) -> set[str | None]:
     return {cell.name for cell in cells if cell is not None}
 
 
-@pytest.mark.sample(18)
+@pytest.mark.sample(24)
 @each(SCENARIOS)
 def test_twenty_steps_in_float64_are_the_same_on_both_backends(scenario: Scenario) -> None:
     one, other = (train(scenario, backend) for backend in BACKENDS)

@@ -36,6 +36,7 @@ def test_five_steps_of_ours_are_those_of_the_expert_to_the_bit(workload, variant
     assert [name for name in theirs if not theirs[name].equal(states[name])] == []
 
 
+@pytest.mark.sample(2)
 @ours
 @each([workload for workload in STEPS if not workload.exact])
 def test_five_steps_of_ours_differ_by_rounding_from_an_expert_who_joins_calls(workload, variant, in_float64):

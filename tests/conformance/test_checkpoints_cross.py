@@ -144,6 +144,7 @@ def test_ten_steps_after_a_checkpoint_of_the_other_backend_all_is_the_same(scena
         assert difference(saved.state(), loaded.state()) <= CLOSE
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("saved", BACKENDS)
 @pytest.mark.parametrize("rule", ["momentum", "nadam", "lion", "adafactor", "rprop", "ftrl"])
 def test_a_checkpoint_from_before_the_first_update_crosses_as_well(saved: str, rule: str) -> None:

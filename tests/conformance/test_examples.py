@@ -103,7 +103,7 @@ def test_ten_steps_of_an_example_equal_the_loop_by_hand(example: Example, order:
     assert compare(example, example.loop, order) <= 1e-10
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(9)
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("example", ON_BOTH, ids=lambda example: example.name)
 def test_tensorflow_takes_the_same_ten_steps(example: Example) -> None:

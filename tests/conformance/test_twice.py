@@ -158,7 +158,7 @@ def each(rules: Iterable[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("rule", together)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(9)
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("first", [0, 2])
 @each(RULES)
@@ -168,7 +168,7 @@ def test_whichever_update_stays_all_is_as_if_the_other_had_not_been(rule: str, f
     assert ours.optimizers["a"].iterations == theirs.optimizers["a"].iterations == 6
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(9)
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("first", [0, 2])
 @pytest.mark.parametrize("text", [SPEC, SHORT], ids=["early", "last"])
@@ -180,7 +180,7 @@ def test_a_clip_counts_the_updates_that_stay(rule: str, clip: str, first: int, t
     assert ours.optimizers["a"].iterations == theirs.optimizers["a"].iterations == 6
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(9)
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("clip", CLIPS)
 @each(FEW)
@@ -193,7 +193,7 @@ def test_a_clip_behind_two_updates_counts_those_that_stay(rule: str, clip: str) 
     assert ours.optimizers["c"].iterations == theirs.optimizers["c"].iterations == 8
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(7)
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("text", [SPEC, SHORT], ids=["early", "last"])
 @pytest.mark.parametrize("clip", [None, CLIPS[0]])
@@ -205,7 +205,7 @@ def test_what_nothing_stops_is_made_however_another_ended(rule: str, clip: str |
     assert ours.optimizers["a"].iterations == theirs.optimizers["a"].iterations == 9
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(9)
 @pytest.mark.needs("torch", "tensorflow")
 @pytest.mark.parametrize("staying", [("second",), ("third",), ("second", "aside"), ("first", "second", "away")])
 @each(FEW)

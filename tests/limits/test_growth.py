@@ -43,7 +43,7 @@ def compare(make, begin: str = "") -> float:
     return count_lines(large) / count_lines(small)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_work_grows_with_the_ops(shape):
     assert compare(SHAPES[shape]) < MOST

@@ -65,6 +65,7 @@ def test_so_is_a_random_step(seed):
         assert meaning(again) == meaning(spec)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_what_is_rendered_is_complete_so_that_reading_it_adds_nothing(path):
     again = load(render(load(path)))
@@ -72,6 +73,7 @@ def test_what_is_rendered_is_complete_so_that_reading_it_adds_nothing(path):
     assert "vars" not in to_plain(again)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_another_yaml_reader_reads_the_same_data(path):
     spec = load(path)

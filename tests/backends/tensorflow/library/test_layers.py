@@ -233,7 +233,10 @@ def derive_torch(other: nn.Module, x: np.ndarray, training: bool) -> list[np.nda
     return [value.detach().numpy() for value in (y, *first, *second)]
 
 
-BOTH = [(name, True) for name in LAYERS] + [(name, False) for name in LAYERS if "batch_norm" in name]
+SLOW = [pytest.mark.long]
+"""Of the recurrent layers every run takes a GRU."""
+BOTH = [pytest.param(name, True, marks=SLOW if name.startswith("lstm") else []) for name in LAYERS]
+BOTH += [(name, False) for name in LAYERS if "batch_norm" in name]
 
 
 @pytest.mark.sample(6)
