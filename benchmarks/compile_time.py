@@ -16,6 +16,7 @@ import random
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.shapes import SHAPES
@@ -83,13 +84,13 @@ print(json.dumps(found))
 """
 
 
-def measure_shapes(trees: tuple[str, ...], ops: int, rounds: int) -> None:
+def measure_shapes(trees: tuple[str, ...], ops: int, rounds: int, shapes: Sequence[str]) -> None:
     """Print a table: microseconds an op and megabytes of each tree, and the ratio of the last to the first."""
     shuffled, few = random.Random(0), json.dumps(SHAPES["coupled models"](14))
     columns = "".join(f" {'load':>7s} {'compile':>8s} {'MB':>5s}" for _ in trees)
     print(f"{'shape':22s}{columns} {'ratio':>7s} {'floor':>7s}")
-    for shape, make in SHAPES.items():
-        text = json.dumps(make(ops))
+    for shape in shapes:
+        text = json.dumps(SHAPES[shape](ops))
         found: dict[str, list[list[float]]] = {tree: [] for tree in trees}
         for _ in range(rounds):
             for tree in shuffled.sample(trees, len(trees)):
@@ -145,8 +146,10 @@ if __name__ == "__main__":
     parser.add_argument("after", nargs="?", default=str(HERE))
     parser.add_argument("--ops", type=int, help="compile the shapes of this size")
     parser.add_argument("--rounds", type=int, default=5, help="of the shapes")
+    parser.add_argument("--shape", action="append", choices=SHAPES, help="one of them; may be repeated (default: all)")
     asked = parser.parse_args()
     if asked.ops:  # one tree alone where both are the same
-        measure_shapes(tuple(dict.fromkeys((asked.before, asked.after))), asked.ops, asked.rounds)
+        trees = tuple(dict.fromkeys((asked.before, asked.after)))
+        measure_shapes(trees, asked.ops, asked.rounds, asked.shape or tuple(SHAPES))
     else:
         main(asked.before, asked.after)
