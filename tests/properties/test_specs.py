@@ -126,7 +126,11 @@ NEVER = {
         "ema use recompute_buffers", "document rng: native",
     ),
     "several processes, which one process cannot show": (
-        "document parallel", "update reduce", "layer batch_norm: sync", "call: all_gather", "call: all_mean",
+        "document parallel", "update reduce", "update reduce: mean", "update reduce: sum", "layer batch_norm: sync",
+        "call: all_gather", "call: all_mean",
+    ),
+    "switches: tests/properties/test_joined.py and sharing.py compile specs with and without": (
+        "document join_calls", "document join_gradients",
     ),
     "a default, or its name": (
         "ema use eval: separate", "gradient unconnected: error", "loss lazy: scale", "loss reduction: mean",
