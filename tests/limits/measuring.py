@@ -17,7 +17,7 @@ from tests.limits.documents import DOCUMENTS
 MEMORY = 2 * 2**30
 SECONDS = 8
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload([__name__])
+FORKED.set_forkserver_preload([__name__, "tests.suite.warm"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,14 @@ import matplotlib.backends.backend_agg
 import matplotlib.figure
 import safetensors.numpy
 import torch
-import torch._dynamo  # a step is checked with fake tensors, which need it
+import torch._dynamo  # fake tensors need it
 
 import compiler
 import runtime.backends.torch.backend  # a user without rights may not read what it would still import
 import runtime.cli
+import runtime.step
 import runtime.train.run
+import tests.suite.warm
 
 torch.set_num_threads(1)
-__all__ = ["compiler", "matplotlib", "runtime", "safetensors", "torch"]
+__all__ = ["compiler", "matplotlib", "runtime", "safetensors", "tests", "torch"]

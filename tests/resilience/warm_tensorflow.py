@@ -10,6 +10,8 @@ import tensorflow
 import compiler
 import runtime.backends.tensorflow.backend
 import runtime.cli
+import runtime.step
 import runtime.train.run
+import tests.suite.warm
 
-__all__ = ["compiler", "matplotlib", "runtime", "safetensors", "tensorflow"]
+__all__ = ["compiler", "matplotlib", "runtime", "safetensors", "tensorflow", "tests"]
