@@ -12,7 +12,6 @@ from pathlib import Path
 RUNNER = """
 import gc, json, os, runpy, signal, sys, traceback
 import tensorflow, torch, torch._dynamo
-import tests.suite.warm
 
 gc.collect()
 gc.freeze()  # an audit searches all objects that Python tracks: without those of what is imported here

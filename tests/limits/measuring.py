@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import multiprocessing
 import resource
 import sys
 import tempfile
@@ -13,11 +12,10 @@ from pathlib import Path
 
 from runtime.cli import execute
 from tests.limits.documents import DOCUMENTS
+from tests.resilience.processes import SERVER
 
 MEMORY = 2 * 2**30
 SECONDS = 8
-FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload([__name__, "tests.suite.warm"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,7 @@ class Taken:
 
 
 def measure(name: str) -> Taken:
-    """Return what checking a document takes, in a process that is forked from one that has only imported the command.
+    """Return what checking a document takes, in a process that is forked from one that has imported the command.
 
     A process of its own keeps the documents apart, and the limit of its memory from what a test runner has loaded.
     """
@@ -45,7 +43,7 @@ def measure(name: str) -> Taken:
         path.write_text(text, encoding="utf-8")
         del text
         told = Path(folder, "told")
-        child = FORKED.Process(target=_check, args=(path, told))
+        child = SERVER.Process(target=_check, args=(path, told))
         child.start()
         child.join()
         found = told.read_text(encoding="utf-8", errors="replace") if told.exists() else f"{SECONDS} 0\n"
