@@ -1,4 +1,4 @@
-"""Reading and compiling build what only grows: a garbage collector would scan it again and again, and find nothing."""
+"""Reading, compiling and building make what only grows: a garbage collector would scan it again and again in vain."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from compiler import Plan
+from graphspec.collection import paused_collection
 from graphspec.diagnostics import Diagnostic, SpecError, require_kind, require_name
 from runtime.engine.backend import BuildRequest
 from runtime.problems import problem
@@ -22,6 +23,7 @@ DTYPES = ("float32", "float64")
 DTYPE = 'write `dtype="float64"`; lower precision is `precision:` in the spec'
 
 
+@paused_collection
 def build(
     plan: Plan,
     *,

@@ -21,14 +21,18 @@ Imported = tuple[str, str | None, str | None]
 """An import: (module, name taken from it or None, ``as`` name or None)."""
 
 
-class Definition(Struct, frozen=True, kw_only=True):
-    """A top-level function, class or constant of the library: its source, and the names it uses."""
+class Definition(Struct, frozen=True, kw_only=True, dict=True):
+    """A top-level function, class or constant of the library, with its source."""
 
     name: str
     module: str
     source: str
-    uses: frozenset[str]
     order: int
+
+    @functools.cached_property
+    def uses(self) -> frozenset[str]:
+        """Return the names it uses; they are found for the few definitions that a module copies, as it takes long."""
+        return frozenset(_outer_names(symtable.symtable(self.source, self.module, "exec"))) - {self.name}
 
 
 class Library(Struct, frozen=True, kw_only=True):
@@ -66,7 +70,7 @@ def read_library(package: str, root: Path = ROOT) -> Library:
     if twice:
         raise ValueError(f"the library {package} defines more than once: {', '.join(twice)}")
     definitions = {
-        each.name: Definition(name=each.name, module=each.module, source=each.source, uses=each.uses, order=position)
+        each.name: Definition(name=each.name, module=each.module, source=each.source, order=position)
         for position, each in enumerate(found)
     }
     imports = {stem: dict(_imports(tree)) for stem, (_, tree) in modules.items()}
@@ -140,8 +144,7 @@ def _definitions(stem: str, text: str, tree: ast.Module) -> Iterator[Definition]
         is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
         end = following.end_lineno if following is not None and is_text else statement.end_lineno
         source = "\n".join(lines[first:end])
-        table = symtable.symtable(source, stem, "exec")
-        yield Definition(name=name, module=stem, source=source, uses=frozenset(_outer_names(table)) - {name}, order=0)
+        yield Definition(name=name, module=stem, source=source, order=0)
 
 
 def _outer_names(table: symtable.SymbolTable) -> Iterator[str]:
