@@ -24,12 +24,12 @@ examples: $(DEMO)/examples  ## train more examples and judge what they reach
 	$(DEMO)/bin/python examples/judge.py
 
 # The slice says most for its time: layers and tables, whole plans, diagnostics and emitted sources, hand-written loops of some rows.
-# Building a wheel says little for its own, and what looks at every import or kind of op takes long.
+# Building a wheel says little for its own, and what looks at every import or kind of op takes long. Of emitted sources it has the examples'.
 QUICK := tests/architecture $(foreach slow,wheel imports kinds,--ignore=tests/architecture/test_$(slow).py) tests/golden $(foreach row,accumulated_gradients deferred_updates skipped_steps missing_gradients,tests/features/test_$(row).py)
 quick: $(DEV)/installed  ## check format, lint, types and layers, and run the tests that say most: a minute and a half
 	$(DEV)/bin/ruff format --check --quiet .
 	@$(DEV)/bin/pyright --pythonpath $(DEV)/bin/python & types=$$!; \
-	  $(DEV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup $(QUICK); tests=$$?; wait $$types && exit $$tests
+	  $(DEV)/bin/python -m pytest -q -n $(JOBS) --dist loadgroup -k "not conformance and not benchmarks" $(QUICK); tests=$$?; wait $$types && exit $$tests
 
 # loadgroup keeps tests that share a costly fixture on one worker. tests/conftest.py gives each process one thread.
 # At its end pytest lists the slowest tests.
