@@ -265,7 +265,7 @@ class ScheduleSpec(CurveSpec):
 
     @field_validator("parts")
     @classmethod
-    def _check_lengths(cls, parts: tuple[Deferred[PartSpec], ...] | None) -> tuple[Deferred[PartSpec], ...] | None:
+    def _check_lengths(cls, parts: tuple[PartSpec, ...] | None) -> tuple[PartSpec, ...] | None:
         """Refuse a part without an end before another, and an end of the last one."""
         for index, part in enumerate(parts[:-1] if parts else ()):
             if part.length is None:

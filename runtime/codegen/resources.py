@@ -180,7 +180,8 @@ def find_joint(program: Program) -> tuple[tuple[str, ...], ...]:
             case Gradient() | Accumulate():
                 found.append(each.models)
             case Transform():
-                found += [each.models] if each.weights or each.frozen or each.penalties else []
+                # What is cut out of a joint gradient is a set of its own, which optimizers and others may divide again.
+                found += [each.models] if each.covers or each.weights or each.frozen or each.penalties else []
                 found += each.spans
             case _:
                 pass

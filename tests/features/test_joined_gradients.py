@@ -322,3 +322,37 @@ def test_a_term_that_overflows_costs_only_the_update_that_it_reaches() -> None:
     step(draw(text, 0))
     changed = {name.split(".")[0] for name, value in weights(step).items() if not np.array_equal(value, before[name])}
     assert changed == {"critic"}
+
+
+DIVIDED = """
+graphspec: 1
+name: divided
+inputs: {x: {shape: [batch, 4]}}
+models:
+  trunk: {layers: [{linear: 3}, tanh], optimizer: {name: sgd, lr: 0.1}}
+  one:
+    layers: [{linear: 3}, {linear: 2}]
+    optimizer: {name: sgd, lr: 0.1}
+    groups: [{match: "^1", optimizer: {name: adam, lr: 0.02}}]
+  two: {layers: [{linear: 2}], optimizer: {name: sgd, lr: 0.1}}
+ops:
+  seen: {forward: trunk, inputs: x}
+  first: {forward: one, inputs: seen}
+  second: {forward: two, inputs: seen}
+  apart: {loss: mse, inputs: [first, second]}
+  heads: {update: [one, two], loss: apart}
+  below: {update: trunk, loss: apart}
+outputs: [apart]
+"""
+
+
+def test_what_optimizers_divide_is_that_part_of_a_joint_gradient(backend: str) -> None:
+    assert find_joint(compile_step(load(DIVIDED), backend)) == {"heads+below"}
+    joined, single = (build_step(DIVIDED, backend, [f"join_gradients={each}"]) for each in ("true", "false"))
+    for number in range(3):
+        batch = {"x": np.random.default_rng(number).standard_normal((5, 4))}
+        for step in (joined, single):
+            step(batch)
+    known = weights(single)
+    for name, value in weights(joined).items():
+        np.testing.assert_allclose(value, known[name], rtol=0, atol=1e-12, err_msg=name)
