@@ -481,7 +481,7 @@ class Step:
         if any(write.cell.kind in ("params", "tied") for write in writes):
             self._require_own(f"no step of mode {mode} can be taken, which writes models")
         named = dataset if self._datasets else None
-        found = Intake.of(mode, named, self._needed[mode, named or ""])
+        found = Intake.of(mode, named, self._needed[mode, named or ""], self._built.engine)
         self._intakes[mode, dataset] = found
         return found
 
@@ -491,22 +491,20 @@ class Step:
             raise StepError([refuse_batch(batch, intake.names, self.spec)], self.spec.texts())
         seen = tuple(map(self._fingerprint, map(batch.get, intake.names)))
         if seen == intake.usual:  # the common case: nothing else is done for a batch like the one before
-            return batch
-        is_ready = self._admitted.get((intake.mode, intake.dataset, *seen))
-        if is_ready:
-            intake.usual = seen
-            return batch
-        engine = self._built.engine
+            return batch if intake.is_ready else {name: admit(batch[name]) for name, admit in intake.admissions}
+        is_ready, engine = self._admitted.get((intake.mode, intake.dataset, *seen)), self._built.engine
         if is_ready is None:
             given = {name: engine.describe(each) for name, each in batch.items()}
             problems = tuple(check_batch(given, {entry: engine.accepts(entry) for entry in intake.inputs}, self.spec))
             if problems:
                 raise self._dated(StepError(problems, self.spec.texts()), intake.mode)
-        ready = {entry.name: engine.admit(batch[entry.name], entry) for entry in intake.inputs}
+        ready = {name: admit(batch[name]) for name, admit in intake.admissions}
         if is_ready is None:
             engine.check(ready, intake.mode, intake.dataset)
-            self._admitted[intake.mode, intake.dataset, *seen] = all(ready[name] is batch[name] for name in ready)
-        return ready
+            is_ready = all(ready[name] is batch[name] for name in ready)
+            self._admitted[intake.mode, intake.dataset, *seen] = is_ready
+        intake.usual, intake.is_ready = seen, is_ready
+        return batch if is_ready else ready
 
     def _require(self, mode: str) -> None:
         """Raise StepError (GS219) for a mode that the spec has no ops for."""

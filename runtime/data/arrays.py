@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
@@ -65,22 +65,11 @@ def count_rows(batch: Batch, spec: GraphSpec) -> int:
     """
     if isinstance(batch, MarkedBatch) and batch.rows is not None:
         return batch.rows
-    return count_samples(batch, find_counted(batch, spec))
-
-
-def find_counted(batch: Batch, spec: GraphSpec) -> tuple[str, ...]:
-    """Return the inputs whose leading size says how many samples a batch has."""
     leading = {name: None if each.shape is None else next(iter(each.shape), 1) for name, each in spec.inputs.items()}
-    named = tuple(name for name in batch if leading.get(name) == "batch")
-    return named or tuple(name for name in batch if not isinstance(leading.get(name), int))
-
-
-def count_samples(batch: Batch, names: Iterable[str]) -> int:
-    """Return the largest leading size of some inputs of a batch."""
+    named = [name for name in batch if leading.get(name) == "batch"]
     counts: list[int] = []
-    for name in names:
+    for name in named or [name for name in batch if not isinstance(leading.get(name), int)]:
         value = batch[name]
-        # Of every batch of a run: isinstance of a protocol would take longer than all else that a run does for one.
         shape: Sequence[int] | None = getattr(value, "shape", None)
         if shape is not None:
             counts.append(next(iter(shape), 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -14,7 +14,7 @@ from graphspec.analysis.datasets import join_batches
 from graphspec.declare.data import TrainingSets
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
-from runtime.data.arrays import Batch, MarkedBatch, count_rows, count_samples, dataset_of, find_counted
+from runtime.data.arrays import Batch, MarkedBatch, count_rows, dataset_of
 from runtime.data.inspect import Inspector
 from runtime.data.open import find_epoch_length, open_data
 from runtime.data.place import Place, Position
@@ -107,7 +107,14 @@ class Feed:
 
     batches: Batches
     place: Place
-    position: Position = field(default_factory=Position)
+    epoch: int = 0
+    """How many epochs have ended."""
+    index: int = 0
+    """How many batches were taken in the epoch under way."""
+    samples: int = 0
+    """How many samples were taken in it."""
+    taken: int = 0
+    """How many batches were taken in all."""
     notes: tuple[str, ...] = ()
     """Notes for the user on the position that was restored."""
     inspector: Inspector | None = None
@@ -116,23 +123,11 @@ class Feed:
     """The remaining batches of the epoch under way, once one was requested."""
     _start: Tree = None
     """The state of the source before its first pass for an evaluation."""
-    _counted: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict[tuple[str, ...], tuple[str, ...]])
-    """The inputs that say how many samples a batch has, by the names of what is in it."""
 
     @property
-    def epoch(self) -> int:
-        """Return how many epochs have ended."""
-        return self.position.epoch
-
-    @property
-    def index(self) -> int:
-        """Return how many batches were taken in the epoch under way."""
-        return self.position.index
-
-    @property
-    def taken(self) -> int:
-        """Return how many batches were taken in all."""
-        return self.position.taken
+    def position(self) -> Position:
+        """Return the position in the source."""
+        return Position(epoch=self.epoch, index=self.index, samples=self.samples, taken=self.taken)
 
     @property
     def parts(self) -> tuple[Feed, ...]:
@@ -172,9 +167,10 @@ class Feed:
             raise self.place.locate(error, self.position) from error.__cause__
         if batch is None:
             self._rest = None
-            self.position = self.position.at_next_epoch()
+            self.epoch, self.index, self.samples = self.epoch + 1, 0, 0
         else:
-            self.position = self.position.after(self._count(batch))
+            self.samples += self.batches.count(batch, self.samples)
+            self.index, self.taken = self.index + 1, self.taken + 1
         return batch
 
     def rows(self, batch: Batch) -> int:
@@ -184,15 +180,6 @@ class Feed:
         64
         """
         return count_rows(batch, self.place.spec)
-
-    def _count(self, batch: Batch) -> int:
-        """Return how many samples a batch of this source has; what says so is found once."""
-        if isinstance(batch, MarkedBatch) and batch.rows is not None:
-            return batch.rows
-        names = tuple(batch)
-        if names not in self._counted:
-            self._counted[names] = find_counted(batch, self.place.spec)
-        return count_samples(batch, self._counted[names])
 
     def attach(self, step: object) -> None:
         """Pass the built step to a source that uses it, such as one that acts by the policy under training.
@@ -235,7 +222,7 @@ class Feed:
         if isinstance(origin, Stateful):
             load_state(origin, cast("Tree", saved.state), self.place)
         self.notes = tuple(saved.compare(self.batches, self.place))
-        self.position = saved.position
+        self.epoch, self.index, self.samples, self.taken = saved.epoch, saved.index, saved.samples, saved.taken
         self._rest = None
 
     def one_pass(self) -> Iterator[Batch]:
@@ -246,16 +233,15 @@ class Feed:
         >>> sum(feed.rows(batch) for batch in feed.one_pass())
         1408
         """
-        position = Position()
-        origin = self.batches.origin
+        index, origin = 0, self.batches.origin
         if isinstance(origin, Stateful) and self._start is None:
             self._start = read_state(origin, self.place)
         try:
             for batch in self.batches.epoch(0):
-                position = position.after(self.rows(batch))
+                index += 1
                 yield batch
         except SpecError as error:
-            raise self.place.locate(error, position) from error.__cause__
+            raise self.place.locate(error, Position(index=index)) from error.__cause__
         finally:
             if isinstance(origin, Stateful):
                 load_state(origin, self._start, self.place)

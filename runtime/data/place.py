@@ -25,14 +25,6 @@ class Position:
     taken: int = 0
     """Batches taken in all."""
 
-    def after(self, rows: int) -> Position:
-        """Return the place after a batch of so many samples."""
-        return Position(epoch=self.epoch, index=self.index + 1, samples=self.samples + rows, taken=self.taken + 1)
-
-    def at_next_epoch(self) -> Position:
-        """Return the start of the next epoch."""
-        return Position(epoch=self.epoch + 1, taken=self.taken)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:

@@ -84,6 +84,10 @@ class Batches(Protocol):
         """Yield the batches after a position in its epoch."""
         ...
 
+    def count(self, batch: Batch, taken: int) -> int:
+        """Return how many samples a batch stands for, in all processes, after so many samples of its epoch."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
@@ -94,6 +98,8 @@ class Sampled:
     seed: int
     size: int
     """The number of samples, which must be the same in every epoch."""
+    per_batch: int
+    """The number of samples in every batch but the last."""
     share: Share = WHOLE
     origin: object = None
     kind: str = "samples"
@@ -101,7 +107,8 @@ class Sampled:
     @classmethod
     def of(cls, samples: Samples, place: Place, seed: int, share: Share = WHOLE, origin: object = None) -> Sampled:
         """Return the batches of samples; raise GS227 immediately where they do not fill one, or not all processes."""
-        made = cls(samples=samples, place=place, seed=seed, size=len(samples), share=share, origin=origin)
+        size, per_batch = len(samples), place.declared.batch
+        made = cls(samples=samples, place=place, seed=seed, size=size, per_batch=per_batch, share=share, origin=origin)
         if made.size == 0:
             raise place.problem("GS227", "the source has no samples")
         if made.length == 0:
@@ -139,6 +146,10 @@ class Sampled:
             chosen = rest[start : start + declared.batch]
             begin, end = self.share.bounds(len(chosen), self.place)
             yield MarkedBatch(self.samples.take(chosen[begin:end]), rows=len(chosen))
+
+    def count(self, batch: Batch, taken: int) -> int:
+        """Return how many samples were drawn for a batch, without a look at it."""
+        return min(self.per_batch, self.size - taken)
 
 
 def count_batches(samples: int, place: Place) -> int:
@@ -348,6 +359,10 @@ class Streamed:
                 help = "restore what the source had then, or start a new run"
                 raise self.place.problem("GS252", f"the source ended after {number} batches, {taken}", help=help)
         yield from rest
+
+    def count(self, batch: Batch, taken: int) -> int:
+        """Return how many samples the object gave."""
+        return count_rows(batch, self.place.spec)
 
     def _read(self) -> Iterator[Batch]:
         """Yield the batches of one pass: the full ones, and short ones where `drop_last` admits them."""

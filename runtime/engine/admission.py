@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard, cast, final
 
@@ -11,7 +11,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from graphspec.words import closest
 from runtime.codegen.resources import find_inputs
-from runtime.engine.backend import Signature
+from runtime.engine.backend import Engine, Signature
 
 CODE = "GS209"
 
@@ -52,13 +52,19 @@ class Intake:
     dataset: str | None
     inputs: tuple[InputDecl, ...]
     names: tuple[str, ...]
+    admissions: tuple[tuple[str, Callable[[object], object]], ...]
+    """For every input, what makes a tensor of it."""
     usual: tuple[object, ...] = ()
-    """The fingerprints of the last inputs that were taken unchanged."""
+    """The fingerprints of the last inputs."""
+    is_ready: bool = False
+    """Whether these are used unchanged."""
 
     @classmethod
-    def of(cls, mode: str, dataset: str | None, inputs: tuple[InputDecl, ...]) -> Intake:
+    def of(cls, mode: str, dataset: str | None, inputs: tuple[InputDecl, ...], engine: Engine) -> Intake:
         """Return the intake of a step that reads these inputs."""
-        return cls(mode=mode, dataset=dataset, inputs=inputs, names=tuple(entry.name for entry in inputs))
+        admissions = tuple((entry.name, engine.admission(entry)) for entry in inputs)
+        names = tuple(entry.name for entry in inputs)
+        return cls(mode=mode, dataset=dataset, inputs=inputs, names=names, admissions=admissions)
 
 
 def is_batch(batch: object) -> TypeGuard[Mapping[str, object]]:

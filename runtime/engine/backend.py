@@ -151,7 +151,7 @@ class Engine(ABC):
     def fingerprint(value: object) -> object:
         """Return a cheap, hashable key of an array; None for what is not an array.
 
-        Arrays of equal keys are admitted alike: where :meth:`admit` returns one unchanged, it does so for all of them.
+        Arrays of equal keys are admitted alike: where one is used unchanged, all of them are.
         """
 
     @abstractmethod
@@ -163,8 +163,8 @@ class Engine(ABC):
         """Return shape and type of an array or tensor; None where the value is neither."""
 
     @abstractmethod
-    def admit(self, value: object, declared: InputDecl) -> object:
-        """Return an input as a tensor on the device of the step."""
+    def admission(self, declared: InputDecl) -> Callable[[object], object]:
+        """Return what makes of an input a tensor on the device of the step, in its type."""
 
     @abstractmethod
     def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:

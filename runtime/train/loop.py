@@ -57,6 +57,15 @@ class RunSchedule:
     evaluate: Interval = NEVER
     save: Interval = NEVER
     show: Interval = NEVER
+    compare: Interval = NEVER
+    """How often what all processes must have in common is compared."""
+
+    def find_event(self, made: int) -> int:
+        """Return the first step after so many that does more than train: is logged, evaluated, compared or saved."""
+        every = (self.log_every, self.evaluate.steps, self.save.steps, self.compare.steps)
+        ends = (1, self.steps)
+        events = [made - made % each + each for each in every if each] + [each for each in ends if each and each > made]
+        return min(events)
 
 
 def find_run_schedule(spec: GraphSpec, pace: Pace) -> RunSchedule:
@@ -73,7 +82,11 @@ def find_run_schedule(spec: GraphSpec, pace: Pace) -> RunSchedule:
     paths = {"evaluate": ("eval", "every"), "save": ("checkpoint", "every"), "show": ("images", "every")}
     found = {name: _interval(each, pace, spec, paths[name]) for name, each in every.items() if each is not None}
     return RunSchedule(
-        steps=pace.run, epochs=None if pace.run is not None else run.epochs, log_every=run.log_every, **found
+        steps=pace.run,
+        epochs=None if pace.run is not None else run.epochs,
+        log_every=run.log_every,
+        compare=Interval(steps=None if spec.parallel is None else spec.parallel.compare_every),
+        **found,
     )
 
 
@@ -258,7 +271,9 @@ class Loop:
     processes: Processes = field(default_factory=Alone)
     """The processes that take the run together; all of them loop alike."""
     compare: Callable[[int], None] = lambda made: None
-    """Compares what all of them must have in common, where that is due after so many steps."""
+    """Compares what all of them must have in common, after so many steps."""
+    event: int = 0
+    """The next step that does more than train."""
     interrupt: Interrupt = field(default_factory=Interrupt)
     start: float = 0.0
     """The time at which this process would have started, had it made every step itself."""
@@ -323,16 +338,27 @@ class Loop:
         state.made += 1
         state.latest.update(outputs)
         self.warmup = self.warmup or time.perf_counter()
-        self._advance(state.made)
+        self.dirty = True
+        try:
+            self.display.advance(state.made)
+        except BrokenPipeError:  # as in `_show`, without a function for every step
+            self.interrupt.ask("SIGPIPE")
         if self.image_logger is not None:
             self.image_logger.follow(state.made, batch, outputs)
-        self.dirty = True
-        self.compare(state.made)
-        if state.made in (1, self.run_schedule.steps) or state.made % self.run_schedule.log_every == 0:
+        if state.made >= self.event:
+            self._act_after(state.made)
+            self.event = self.run_schedule.find_event(state.made)
+
+    def _act_after(self, made: int) -> None:
+        """Do what is due after so many steps."""
+        schedule = self.run_schedule
+        if schedule.compare.is_due(step=made):
+            self.compare(made)
+        if made in (1, schedule.steps) or made % schedule.log_every == 0:
             values = self._log()
             if self.evaluation is None:
                 self._update_best(values)
-        if self.run_schedule.evaluate.is_due(step=state.made):
+        if schedule.evaluate.is_due(step=made):
             self._evaluate()
         self._save_where_due(at_end=False)
 
@@ -380,13 +406,6 @@ class Loop:
             said = f"warning: not finite at step {row.step}: {', '.join(names)}; training continues"
             self._show(lambda: self.display.say(f"{said} (`--debug nan` finds where it comes from)"))
         return row
-
-    def _advance(self, made: int) -> None:
-        """Count a step on the display, as :meth:`_show` does, without a function for each step."""
-        try:
-            self.display.advance(made)
-        except BrokenPipeError:
-            self.interrupt.ask("SIGPIPE")
 
     def _show(self, show: Callable[[], None]) -> None:
         """Show something; where the output has no reader any more, the run ends as by Ctrl-C."""

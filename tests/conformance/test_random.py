@@ -15,7 +15,7 @@ TRACED = 4
 
 def test_random_specs_agree_on_both_backends_and_with_the_oracle() -> None:
     tally: Tally = try_specs(SEEDS, graphs=TRACED)
-    assert tally.mismatches == []
+    assert tally.failures == []
     assert tally.agreed == len(SEEDS)
     assert tally.as_graphs == 1
 

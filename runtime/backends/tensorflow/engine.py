@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any, final
 
@@ -117,9 +118,9 @@ class TensorFlowEngine(ModuleEngine):
         """Return the types an input may have."""
         return tensors.accepted(declared, self.dtype)
 
-    def admit(self, value: object, declared: InputDecl) -> tf.Tensor:
-        """Return an input as a tensor on the device, in the type of the step."""
-        return tensors.to_tensor(value, self.device, tensors.target_dtype(declared, self.dtype))
+    def admission(self, declared: InputDecl) -> Callable[[object], tf.Tensor]:
+        """Return what makes of an input a tensor on the device, in the type of the step."""
+        return partial(tensors.to_tensor, device=self.device, dtype=tensors.target_dtype(declared, self.dtype))
 
     def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:
         """Do nothing: graphs were traced at build for every size of a batch."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any, final
 
@@ -151,9 +152,9 @@ class TorchEngine(ModuleEngine):
         """Return the types an input may have."""
         return tensors.accepted(declared, self.dtype)
 
-    def admit(self, value: object, declared: InputDecl) -> torch.Tensor:
-        """Return an input as a tensor on the device, in the type of the step."""
-        return tensors.to_tensor(value, self.device, tensors.target_dtype(declared, self.dtype))
+    def admission(self, declared: InputDecl) -> Callable[[object], torch.Tensor]:
+        """Return what makes of an input a tensor on the device, in the type of the step."""
+        return partial(tensors.to_tensor, device=self.device, dtype=tensors.target_dtype(declared, self.dtype))
 
     def check(self, batch: Mapping[str, object], mode: str, dataset: str | None = None) -> None:
         """Make the dry run with the sizes of this batch, where it could not be made at build."""

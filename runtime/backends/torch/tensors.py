@@ -53,17 +53,15 @@ def to_tensor(value: object, device: torch.device, dtype: torch.dtype | None) ->
     """Return a tensor or array as a tensor on a device, without a graph of the caller's; with a dtype, converted."""
     if isinstance(value, np.ndarray):
         # torch shares the array's memory, which must be writeable, and without negative strides.
-        plain = value if value.flags.writeable and value.flags.c_contiguous else value.copy()
-        return _recordable(torch.from_numpy(plain).to(device, dtype))
-    assert isinstance(value, torch.Tensor)
-    return _recordable((value.detach() if value.requires_grad else value).to(device, dtype))
-
-
-def _recordable(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor that a graph can be recorded on, even where the caller is in inference mode."""
+        tensor = torch.from_numpy(value if value.flags.carray else value.copy())
+        if tensor.dtype != dtype or device.type != "cpu":
+            tensor = tensor.to(device, dtype)
+    else:
+        assert isinstance(value, torch.Tensor)
+        tensor = (value.detach() if value.requires_grad else value).to(device, dtype)
     if not tensor.is_inference():
         return tensor
-    with torch.inference_mode(False):
+    with torch.inference_mode(False):  # on one of a caller in inference mode no graph can be recorded
         return tensor.clone()
 
 

@@ -50,3 +50,23 @@ def test_a_sum_is_multiplied_before_it_is_taken() -> None:
     window.add([torch.tensor([1.0, 2.0, 3.0])], 4)
     window.add([torch.tensor([1.0, 1.0, 1.0])], 4)
     assert window.take()[0].tolist() == [8.0, 12.0, 16.0]
+
+
+def test_what_a_window_holds_has_no_history_and_stays_when_the_mean_is_taken() -> None:
+    weight = torch.nn.Parameter(torch.tensor([1.0, 2.0], dtype=torch.float64))
+    window = Window([weight])
+    for rows in (4, 4, 6):
+        (gradient,) = torch.autograd.grad((weight**3).sum(), [weight], create_graph=True)
+        kept = gradient.detach().clone()
+        window.add([gradient], rows)
+        assert gradient.requires_grad
+        assert torch.equal(gradient, kept)
+    (mean,) = window.take()
+    assert not mean.requires_grad
+    assert torch.allclose(mean, 3 * weight.detach() ** 2, rtol=0, atol=1e-14)
+    (gradient,) = torch.autograd.grad((weight**3).sum(), [weight])
+    kept = gradient.clone()
+    window.add([gradient], 4)
+    (mean,) = window.take()  # of a single step: its gradients are not written
+    assert torch.equal(gradient, kept)
+    assert torch.equal(mean, kept)

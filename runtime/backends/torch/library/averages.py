@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from runtime.backends.torch.library.kernels import foreach_copy, foreach_lerp
+from runtime.backends.torch.library.kernels import foreach_copy, foreach_lerp, records_nothing
 
 
-@torch.no_grad()
+@records_nothing
 def blend(target: list[torch.Tensor], source: list[torch.Tensor], decay: float) -> None:
     """Set every tensor of ``target`` to decay * target + (1 - decay) * source, in place."""
     if target:

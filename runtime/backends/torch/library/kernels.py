@@ -4,14 +4,35 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import torch
 
 TensorList: TypeAlias = tuple[torch.Tensor, ...] | list[torch.Tensor]
 """What operators on lists of tensors take."""
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def records_nothing(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Let a function record no graph, as ``torch.no_grad`` does, which makes three objects in every call."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        """Call it where no graph is recorded."""
+        before = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            torch._C._set_grad_enabled(before)
+
+    return wrapper
+
 
 FUSED_DEVICES = frozenset({"cpu", "cuda", "mps", "xpu"})
 
@@ -88,7 +109,7 @@ def fused_adam(
 ) -> None:
     """Step Adam (AdamW where ``decoupled``) in place with one kernel; ``steps`` count the updates before this one."""
     gradients = match_layout(parameters, gradients)
-    torch._foreach_add_(steps, 1)
+    count_up(steps)
     kernel = torch._fused_adamw_ if decoupled else torch._fused_adam_
     kernel(
         parameters,
@@ -108,6 +129,15 @@ def fused_adam(
     torch.autograd.graph.increment_version(parameters)
 
 
+def count_up(steps: list[torch.Tensor]) -> None:
+    """Add 1 to every count, in one call where they are the elements of one tensor."""
+    whole = steps[0]._base
+    if whole is not None and whole.numel() == len(steps):
+        whole.add_(1)
+    else:  # some were replaced, or some parameters have no gradient
+        torch._foreach_add_(steps, 1)
+
+
 def fused_adagrad(
     parameters: list[torch.Tensor],
     gradients: TensorList,
@@ -121,7 +151,7 @@ def fused_adagrad(
 ) -> None:
     """Step Adagrad in place with one kernel; ``steps`` count the updates before this one."""
     gradients = match_layout(parameters, gradients)
-    torch._foreach_add_(steps, 1)
+    count_up(steps)
     torch._fused_adagrad_(
         parameters,
         gradients,
@@ -270,9 +300,12 @@ def foreach_scale_by(tensors: TensorList, times: int) -> TensorList:
     return torch._foreach_mul(tensors, scalar_like(times, tensors))
 
 
-def foreach_share(totals: TensorList, times: int) -> TensorList:
+def foreach_share(totals: TensorList, times: int, in_place: bool) -> TensorList:
     """Return totals divided by a count."""
-    return torch._foreach_div(totals, scalar_like(times, totals))
+    if not in_place:
+        return torch._foreach_div(totals, scalar_like(times, totals))
+    torch._foreach_div_(totals, scalar_like(times, totals))
+    return totals
 
 
 def scalar_like(number: Any, tensors: TensorList) -> Any:

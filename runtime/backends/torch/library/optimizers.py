@@ -19,6 +19,7 @@ from runtime.backends.torch.library.kernels import (
     fused_adam,
     fused_sgd,
     has_fused,
+    records_nothing,
 )
 
 
@@ -47,7 +48,7 @@ class Optimizer:
         """Return the slots: lists by name, with one tensor per parameter."""
         return self.held
 
-    @torch.no_grad()
+    @records_nothing
     def apply(self, gradients: TensorList) -> None:
         """Step the parameters, in place, on their gradients, in order."""
         for name, schedule in self.schedules.items():
@@ -80,9 +81,9 @@ class Optimizer:
 
     def add_steps(self) -> list[torch.Tensor]:
         """Return a new slot of update counts, where the kernels need them: on the device of the parameters if fused."""
-        made = [torch.zeros((), dtype=torch.float32, device=p.device if self.fused else "cpu") for p in self.parameters]
-        self.slots["step"] = made
-        return made
+        device = self.parameters[0].device if self.fused and self.parameters else "cpu"
+        self.slots["step"] = list(torch.zeros(len(self.parameters), dtype=torch.float32, device=device).unbind())
+        return self.slots["step"]
 
 
 def make_slot(parameter: torch.Tensor, value: complex) -> torch.Tensor:

@@ -59,9 +59,10 @@ class Window:
         self.unit = 1
         self.are_lent = False  # the totals are the gradients of one step, which others may hold
 
-    @torch.no_grad()
     def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None) -> None:
         """Add gradients, each as often as it has rows, or those of sums and what these count, where committed."""
+        # Without their history: then nothing below records any, and needs no no_grad, which takes longer than the sum.
+        gradients = [each.detach() if each is not None and each.requires_grad else each for each in gradients]
         self.before = {**vars(self), "before": {}} if self.keeps_before else {}
         times, taken = 1 if self.is_counted else rows, rows
         if commits is not None:
@@ -69,7 +70,7 @@ class Window:
             taken = torch.where(commits, rows, 0)
             count = torch.where(commits, count, 0) if self.is_counted else count
             self.spoiled = torch.logical_not(commits) | self.spoiled
-        wide: list[Any] = [widen(each) for each in gradients] if self.is_narrow else list(gradients)
+        wide: list[Any] = [widen(each) for each in gradients] if self.is_narrow else gradients
         if self.may_miss:
             self.totals = [added(*pair, times) for pair in zip(self.totals, wide, strict=True)]
             self.had, self.commits = [each is not None for each in gradients], commits
@@ -113,7 +114,6 @@ class Window:
             return torch.logical_not(on_device(self.spoiled, device))
         return on_device(self.rows, device) > 0
 
-    @torch.no_grad()
     def take(self, fresh: bool = True) -> tuple[Any, ...]:
         """Return the mean over all rows, or all that is counted, or the sum, and begin anew.
 
@@ -126,7 +126,7 @@ class Window:
             share = self.share() if self.is_mean else 1
             found = [total / share if seen else None for total, seen in zip(found, self.seen, strict=True)]
         elif self.is_mean:
-            found = foreach_share(list(found), self.share())
+            found = foreach_share(list(found), self.share(), in_place=not (self.are_lent or self.keeps_before))
         self.drop()
         if self.is_narrow:
             pairs = zip(found, self.parameters, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from runtime.backends.torch.library.kernels import count_up
 from runtime.backends.torch.library.optimizers import SGD, Adagrad, Adam, AdamW, Lion, Optimizer, Wrapped
 from runtime.backends.torch.library.schedules import (
     constant,
@@ -108,6 +109,16 @@ def test_every_apply_bumps_the_version_counter_of_the_parameters(fused: bool) ->
     before = weight._version
     Adam([weight], lr=0.1, fused=fused).apply([torch.ones(3)])
     assert weight._version > before
+
+
+@pytest.mark.parametrize("places", [(0, 1, 2), (0, 2), (1,)])
+def test_every_count_that_is_there_grows_by_one(places: tuple[int, ...]) -> None:
+    counts = list(torch.zeros(3).unbind())
+    count_up([counts[at] for at in places])
+    assert [each.item() for each in counts] == [float(at in places) for at in range(3)]
+    counts[0] = torch.tensor(5.0)  # as from a checkpoint that was read into other tensors
+    count_up(counts)
+    assert [each.item() for each in counts] == [6.0, 1.0 + (1 in places), 1.0 + (2 in places)]
 
 
 def test_a_missing_gradient_is_named_and_nothing_is_written() -> None:
