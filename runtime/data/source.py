@@ -85,7 +85,7 @@ class Batches(Protocol):
         ...
 
     def count(self, batch: Batch, taken: int) -> int:
-        """Return how many samples a batch stands for, in all processes, after so many samples of its epoch."""
+        """Return how many samples all processes have of a batch, after so many samples of its epoch."""
         ...
 
 
