@@ -34,7 +34,7 @@ def build(
     dtype: Literal["float32", "float64"] = "float32",
     debug: bool = False,
     jit_compile: bool = False,
-    jit: Literal["step"] | None = None,
+    jit: Literal["step", "dynamic"] | None = None,
     weights: bool = True,
     profile: bool = False,
     norms: bool = False,
@@ -51,7 +51,8 @@ def build(
     - ``jit_compile``: let XLA compile the step, on TensorFlow only (GS268). Numbers differ in the last bits.
     - ``jit``: ``"step"`` captures each function that trains as one graph, autograd and optimizers included, which
       torch.compile compiles in its first step. Numbers differ in the last bits. `notes` of the step say what runs
-      eagerly all the same, and why. On TensorFlow every step is a graph already.
+      eagerly all the same, and why. ``"step"`` makes a graph for each size of batch, ``"dynamic"`` one for all sizes
+      but 1. On TensorFlow every step is a graph already.
     - ``weights``: whether to read the files under `weights:`; not needed for a step that is restored right away.
     - ``profile``: show the parts of the step in the profilers of PyTorch and TensorFlow by the names of their ops.
     - ``norms``: measure the gradients of updates for :attr:`StepReport.updates`.
@@ -76,7 +77,7 @@ def build(
         models or {}, Mapping, "`models` takes a mapping from names to modules", 'write `models={"net": module}`'
     )
     if jit is not None:
-        require_name(jit, ("step",), "`jit` takes 'step'", 'write `jit="step"`')
+        require_name(jit, ("step", "dynamic"), "`jit` takes 'step' or 'dynamic'", 'write `jit="step"`')
         if debug or profile:
             what = "debug" if debug else "profile"
             message = f"a step that is captured as one graph has no place for the lines of `{what}`"

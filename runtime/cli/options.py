@@ -88,6 +88,9 @@ Jit: TypeAlias = Annotated[
     bool,
     typer.Option("--jit", help="Capture each function that trains as one graph (PyTorch); the last bits change."),
 ]
+JitDynamic: TypeAlias = Annotated[
+    bool, typer.Option("--jit-dynamic", help="As --jit, with one graph for batches of every size, not one for each.")
+]
 RunFolder: TypeAlias = Annotated[
     Path, typer.Argument(metavar="RUN_DIR", autocompletion=complete_run, help="The folder of a run.")
 ]

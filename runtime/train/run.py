@@ -148,8 +148,8 @@ class Request:
     debug: Literal["nan"] | None
     jit_compile: bool
     """Whether XLA compiles the step."""
-    jit: Literal["step"] | None = None
-    """Whether each function that trains is captured as one graph."""
+    jit: Literal["step", "dynamic"] | None = None
+    """Whether each function that trains is captured as one graph, for each size of batch or for all."""
     stream: TextIO
     moving: bool
     """Whether the stream is a terminal on which a bar can move."""

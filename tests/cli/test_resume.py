@@ -275,7 +275,11 @@ run: {steps: 12, checkpoint: {every: 4 steps, keep: 3}, images: {value: shown, e
 @pytest.mark.parametrize(
     "rule", ["{name: sgd, lr: 0.1, momentum: 0.9}", "{name: adamw, lr: 0.1}"], ids=["sgd", "adamw"]
 )
-@pytest.mark.parametrize("forms", [("--jit", ""), ("", "--jit")], ids=["captured first", "eager first"])
+@pytest.mark.parametrize(
+    "forms",
+    [("--jit", ""), ("", "--jit"), ("--jit-dynamic", "--jit")],
+    ids=["captured first", "eager first", "all sizes first"],
+)
 def test_a_run_goes_on_captured_or_eagerly_from_the_checkpoint_of_the_other(line, monkeypatch, forms, rule):
     from runtime.backends.torch import capture
 

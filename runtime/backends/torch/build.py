@@ -57,7 +57,9 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     if request.debug:  # only now: the dry run does without its checks, which read numbers
         loaded = load_program(program, given, replace(setting.extras, debug=True))
     call_checked(loaded, spec, ERRORS, "build", *setting.place, models)
-    found = capture(loaded, spec, sample, request.report) if request.jit is not None else UNCAPTURED
+    found = UNCAPTURED
+    if request.jit is not None:
+        found = capture(loaded, spec, sample, request.report, dynamic=request.jit == "dynamic")
     engine = TorchEngine.over(loaded, spec, setting, late, found.graphs)
     return Built(
         plan=learned.plan,

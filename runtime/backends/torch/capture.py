@@ -26,7 +26,7 @@ from compiler.ir.instructions import (
 from compiler.ir.program import Function, Program
 from compiler.timing.curves import find_scheduled
 from graphspec.declare.graph import GraphSpec
-from runtime.backends.torch.compat import can_capture, capture_errors, compile_whole
+from runtime.backends.torch.compat import can_capture, capture_errors, compile_whole, is_fixed_size, leave_open
 from runtime.backends.torch.execution import ERRORS, Loaded
 from runtime.codegen.resources import find_training_modes, is_running
 from runtime.engine.load import find_named, name_subject
@@ -34,6 +34,7 @@ from runtime.problems import quiet
 
 Step = Callable[[Mapping[str, torch.Tensor]], dict[str, object]]
 Report = Callable[[str], None]
+Sizes = tuple[Sequence[int | str], ...]
 Compile = Callable[[Any, Sequence[torch.Tensor]], Callable[..., Any]]
 """A compiler of graphs, as torch.compile takes them for `backend`."""
 
@@ -51,6 +52,7 @@ class _Traced(Exception):
 class Captured:
     """One function of a step as one graph for every size of batch; it is made when a batch of that size first comes.
 
+    A size that is left open is 0, 1, or any other: then there is one graph for all others.
     The host computes the numbers of a step before the graph, and counts updates after it.
     """
 
@@ -68,23 +70,44 @@ class Captured:
     """Modules, each with whether it is in training when the graph begins."""
     report: Report
     compiled: Step
+    free: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+    """The axes of inputs along which their sizes are left open."""
     made: list[float] = field(default_factory=list[float])
     """How many seconds each graph took to compile."""
-    sizes: set[tuple[object, ...]] = field(default_factory=set[tuple[object, ...]])
+    sizes: set[Sizes] = field(default_factory=set[Sizes])
     """The sizes of the batches so far."""
     reason: str = ""
     """Why it runs eagerly after all."""
 
     def __call__(self, batch: Mapping[str, torch.Tensor]) -> dict[str, object]:
-        """Take the step of this function; where it cannot be compiled, say so and take it eagerly from then on."""
+        """Take the step of this function; where it cannot be compiled, say so and take it eagerly from then on.
+
+        Dynamo and compilers raise before anything of a graph has run.
+        """
         if self.reason:
             return self.function(batch)
         self.feed()
-        size = tuple(each.shape for each in batch.values())
-        outputs = self.compiled(batch) if size in self.sizes else self.begin(batch, size)
-        if not self.reason:
-            self.settle()
+        sizes = self.find_sizes(batch) if self.free else tuple(each.shape for each in batch.values())
+        try:
+            outputs = self.compiled(batch) if sizes in self.sizes else self.begin(batch, sizes)
+        except capture_errors() as error:
+            if not self.free:
+                self.reason = explain(error)
+                warnings.warn(f"{self.title} runs eagerly: {self.reason}", stacklevel=2)
+                return self.function(batch)
+            self.free, self.compiled, self.sizes = {}, compile_whole(self.function, COMPILER), set()
+            self.report(f"{self.title} is a graph for each size of batch: {explain(error)}")
+            return self(batch)
+        self.settle()
         return outputs
+
+    def find_sizes(self, batch: Mapping[str, torch.Tensor]) -> Sizes:
+        """Return the sizes of the inputs of a batch for which a graph is made, ``batch`` where they are left open."""
+        axes = ((self.free.get(name, ()), each.shape) for name, each in batch.items())
+        return tuple(
+            tuple("batch" if size > 1 and axis in free else size for axis, size in enumerate(shape))
+            for free, shape in axes
+        )
 
     def feed(self) -> None:
         """Compute the numbers of the step, and put modules and taps into the state in which the graph begins."""
@@ -105,18 +128,13 @@ class Captured:
         for window in self.windows:
             window.settle()
 
-    def begin(self, batch: Mapping[str, torch.Tensor], size: tuple[object, ...]) -> dict[str, object]:
-        """Take the first step with batches of a size, for which a graph is made. Nothing is written before it runs."""
-        rows = ", ".join(f"{name} {list(each.shape)}" for name, each in batch.items())
-        self.report(f"compiling {self.title} for {rows}")
+    def begin(self, batch: Mapping[str, torch.Tensor], sizes: Sizes) -> dict[str, object]:
+        """Take the first step with batches of some sizes, for which a graph is made."""
+        shapes = (f"{name} [{', '.join(map(str, each))}]" for name, each in zip(batch, sizes, strict=True))
+        self.report(f"compiling {self.title} for {', '.join(shapes)}")
         began = time.perf_counter()
-        try:
-            outputs = self.compiled(batch)
-        except capture_errors() as error:
-            self.reason = explain(error)
-            warnings.warn(f"{self.title} runs eagerly: {self.reason}", stacklevel=2)
-            return self.function(batch)
-        self.sizes.add(size)
+        outputs = self.compiled(leave_open(batch, self.free) if self.free else batch)
+        self.sizes.add(sizes)
         self.made.append(time.perf_counter() - began)
         self.report(f"compiled {self.title} in {self.made[-1]:.1f} s")
         return outputs
@@ -139,22 +157,34 @@ def capture(
     spec: GraphSpec,
     batch: Mapping[str, torch.Tensor] | None,
     report: Report | None,
+    *,
+    dynamic: bool,
 ) -> Capture:
     """Replace the functions of a built module that take gradients or apply them, and can be captured, by graphs.
 
     Each is tried with a ``batch`` first, up to where its graph would run; without one that is left to its first step.
+    ``dynamic``: one graph for batches of every size.
     """
     graphs: dict[str, Captured] = {}
     notes: list[str] = []
     table, names = loaded.names["FUNCTIONS"], loaded.emitted.names
     training = find_training_modes(loaded.program)
+    rows = {
+        each.name: [axis for axis, size in enumerate(each.shape or ()) if size == "batch"]
+        for each in loaded.program.inputs
+    }
     for mode in (each for each in loaded.program.modes if each.mode in training):
         for function in (each for each in mode.functions if is_heavy(each)):
             title = f"{mode.mode} ({', '.join(function.active)})" if function.active else mode.mode
             op, reason = find_obstacle(function, loaded)
             if not reason:
                 made = _make(function, title, loaded, report or (lambda _: None))
+                made.free = {name: axes for name, axes in rows.items() if axes} if dynamic else {}
                 op, reason = ("", "") if batch is None else attempt(made, batch, loaded)
+                if reason and made.free:
+                    notes.append(f"{title} is a graph for each size of batch: {reason}")
+                    made.free = {}
+                    op, reason = attempt(made, batch or {}, loaded)
                 if not reason:
                     graphs[title] = made
                     plain = loaded.names[names.function(function.name)]
@@ -241,7 +271,7 @@ def attempt(made: Captured, batch: Mapping[str, torch.Tensor], loaded: Loaded) -
     made.feed()
     try:
         with quiet():
-            compile_whole(trial, _halting)(batch)
+            compile_whole(trial, _halting)(leave_open(batch, made.free) if made.free else batch)
     except _Traced:
         return "", ""
     except Exception as error:
@@ -261,7 +291,9 @@ def _halting(graph: object, inputs: object) -> Callable[..., NoReturn]:
 
 
 def explain(error: BaseException) -> str:
-    """Return why a function could not be captured, in the compiler's words."""
+    """Return why a function could not be captured, in the compiler's words where these say it."""
+    if is_fixed_size(error):
+        return "in some operation torch.compile takes the number of rows for a constant"
     inner = getattr(error, "inner_exception", error)  # of a compiler of graphs
     lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
     named = ("Developer debug context: raised exception", "Explanation:")  # the first of them that is there says most

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,7 +29,9 @@ __all__ = [
     "is_alias",
     "is_batch_norm",
     "is_draw",
+    "is_fixed_size",
     "is_supported",
+    "leave_open",
     "watched_checkpoints",
 ]
 
@@ -88,12 +90,33 @@ def can_capture() -> bool:
 def capture_errors() -> tuple[type[Exception], ...]:
     """Return the errors of functions that cannot be captured or compiled: nothing of them has run."""
     from torch._dynamo.exc import TorchDynamoException
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
-    return (TorchDynamoException,)
+    return (TorchDynamoException, ConstraintViolationError)
+
+
+def is_fixed_size(error: BaseException) -> bool:
+    """Return whether a graph could not leave open the size that it should."""
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+    return isinstance(error, ConstraintViolationError)
+
+
+def leave_open(batch: Mapping[str, torch.Tensor], axes: Mapping[str, Sequence[int]]) -> Mapping[str, torch.Tensor]:
+    """Return a batch whose sizes along some axes a graph that is captured with it leaves open.
+
+    Marks are of tensors, so they are made on aliases of the caller's. Dynamo fixes a size of 0 or 1 in any case.
+    """
+    import torch._dynamo
+
+    found = {name: each.detach() if axes.get(name) else each for name, each in batch.items()}
+    for name, each in found.items():
+        torch._dynamo.mark_dynamic(each, [axis for axis in axes.get(name, ()) if each.shape[axis] > 1])
+    return found
 
 
 def compile_whole(function: Callable[..., Any], compiler: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that becomes one graph for each size of its inputs, gradients included.
+    """Return a function that becomes one graph for each size of its inputs that is not left open, gradients included.
 
     The setting that lets torch.compile trace gradients is one of the process: it adds what can be captured.
     """

@@ -47,9 +47,9 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
     torch._dynamo.reset()
 
 
-def pair(plan, **options) -> tuple[Step, Step]:
+def pair(plan, jit="step", **options) -> tuple[Step, Step]:
     """Return the eager step of a plan and the captured one, with the same weights."""
-    eager, captured = (build(plan, device="cpu", dtype="float64", jit=jit, **options) for jit in (None, "step"))
+    eager, captured = (build(plan, device="cpu", dtype="float64", jit=each, **options) for each in (None, jit))
     return eager, captured
 
 
@@ -122,6 +122,54 @@ def test_a_window_over_steps(compiler):
     assert compiler.graphs == 4  # for each size one that only adds to the window, and one that takes it
     assert_same(eager, captured, draw(eager, 4))
     assert compiler.graphs == 4
+
+
+def test_one_graph_for_batches_of_all_sizes_but_one_row(compiler):
+    told: list[str] = []
+    eager, captured = pair(spec_of("adam", accumulate=3), "dynamic", report=told.append)
+    for rows in (4, 3, 4, 7, 5, 2, 6):  # rows weight what is added to the window
+        assert_same(eager, captured, draw(eager, 1, rows))
+    assert compiler.graphs == 2  # one that only adds to the window, and one that takes it
+    assert [each for each in told if each.startswith("compiling")] == [
+        f"compiling train{each} for x [batch, 4], y [batch, 3]" for each in ("", " (step)")
+    ]
+    assert_same(eager, captured, draw(eager, 3, rows=1))
+    assert compiler.graphs == 4
+    batch = next(draw(eager, 1, rows=9))
+    captured(batch)
+    assert not any(hasattr(each, "_dynamo_dynamic_indices") for each in batch.values())  # the caller's are not marked
+
+
+@pytest.mark.parametrize("example", ["gan-digits", "sac", "tied-lm"])
+def test_random_numbers_and_several_updates_in_batches_of_all_sizes(compiler, example):
+    eager, captured = pair(plan_of(example), "dynamic")
+    for rows in (4, 6, 3):
+        assert_same(eager, captured, draw(eager, 1, rows))
+    assert compiler.graphs == 1
+
+
+class Pairs(nn.Module):
+    """A net that treats batches of four rows in another way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x.flip(0)) if x.shape[0] == 4 else self.net(x)
+
+
+def test_a_graph_that_needs_to_know_the_rows_is_made_for_each_size(compiler):
+    plan, told = spec_of("adam"), list[str]()
+    eager, captured = (
+        build(plan, device="cpu", jit=jit, models={"net": torch.manual_seed(0) and Pairs()}, report=told.append)
+        for jit in (None, "dynamic")
+    )
+    for rows in (4, 5, 4, 5, 6):
+        batch = {"x": torch.rand(rows, 4), "y": torch.rand(rows, 3)}
+        torch.testing.assert_close(eager(batch), captured(batch), rtol=1e-5, atol=1e-6)
+    assert any("takes the number of rows for a constant" in each for each in (*captured.notes, *told))
+    assert compiler.graphs == 4  # the first was for all sizes, and turned out to be for four rows alone
 
 
 def test_states_cross_between_graphs_through_autograd_and_eager_steps(compiler):
