@@ -2,6 +2,7 @@
 
 With ``--single`` both run in float32, where 50 steps amplify rounding. Then each is compared with eager steps in
 float64 with the same random numbers, and the captured step may be ten times as far from these as the eager one.
+With ``--dynamic`` batches have three sizes in turn, and each function is one graph for all of them.
 """
 
 from __future__ import annotations
@@ -69,18 +70,28 @@ class Found:
         return "\n    ".join((f"| {self.name} | {figures} | {self.seconds:.0f} |", *lines))
 
 
-def try_example(scenario: Scenario, dtype: str = "float64", device: str = "cpu", most: int = MOST) -> Found:
+def try_example(
+    scenario: Scenario, dtype: str = "float64", device: str = "cpu", most: int = MOST, *, dynamic: bool = False
+) -> Found:
     """Train an example as it is in both forms, each from halfway on with the state of the other, and compare them."""
     found = Found(name=scenario.name)
     plan = compile_step(load(scenario.source, [] if dtype == "float64" else ["rng=portable"]))
     told: list[str] = []
     eager = build(plan, device=device, dtype=dtype, allow=scenario.allow)
-    captured = build(plan, device=device, dtype=dtype, allow=scenario.allow, jit="step", report=told.append)
+    captured = build(
+        plan,
+        device=device,
+        dtype=dtype,
+        allow=scenario.allow,
+        jit="dynamic" if dynamic else "step",
+        report=told.append,
+    )
     exact = eager if dtype == "float64" else build(plan, device=device, dtype="float64", allow=scenario.allow)
     graphs: Mapping[str, Any] = captured._built.engine.graphs  # pyright: ignore[reportAttributeAccessIssue]
     for number, batch in enumerate(scenario.batches(eager.spec)):
         if number == most or (number >= STEPS and all(each.made for each in graphs.values())):
             break
+        batch = cut(batch, eager, number % 3) if dynamic else batch
         if number == CROSSED:
             ours, theirs = captured.state(), eager.state()
             captured.restore(theirs)
@@ -94,6 +105,18 @@ def try_example(scenario: Scenario, dtype: str = "float64", device: str = "cpu",
     found.eager = [each for each in captured.notes if " runs eagerly: " in each]
     found.seconds = sum(float(each.split()[-2]) for each in told if each.startswith("compiled "))
     return found
+
+
+def cut(batch: Batch, step: Step, left_out: int) -> Batch:
+    """Return a batch without some rows of every micro-batch."""
+    shapes = {each.name: each.shape or () for each in step.plan.program.inputs}
+    axes = {name: shapes[name].index("batch") for name in batch if "batch" in shapes[name]}
+    less = {
+        name: np.asarray(batch[name]).shape[axis] - left_out * step.spec.micro_batches for name, axis in axes.items()
+    }
+    return {
+        name: np.take(each, range(less[name]), axes[name]) if name in axes else each for name, each in batch.items()
+    }
 
 
 def take(step: Step, batch: Batch) -> Mapping[str, np.ndarray]:
@@ -131,6 +154,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--single", action="store_true", help="in float32, compared with eager steps in float64")
+    parser.add_argument("--dynamic", action="store_true", help="batches of three sizes, with one graph for all")
     options = parser.parse_args(given)
     names, dtype = options.names, "float32" if options.single else "float64"
     torch.set_num_threads(1)
@@ -148,7 +172,7 @@ def main(given: Sequence[str] | None = None) -> int:
     begun, failed, graphs = time.monotonic(), 0, 0
     for scenario in examples():
         if not names or scenario.name in names:
-            found = try_example(scenario, dtype)
+            found = try_example(scenario, dtype, dynamic=options.dynamic)
             print(found, flush=True)
             failed, graphs = failed + bool(found.problems), graphs + found.graphs
             torch._dynamo.reset()
