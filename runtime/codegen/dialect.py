@@ -78,6 +78,12 @@ class Dialect(ABC):
     """The class of what adds up the gradients of several steps."""
     own_window: str = ""
     """The class where every replica has its own; empty where it is no other."""
+    verdicts: str = "Verdicts"
+    """The class of the verdicts of a step."""
+    loss_scale: str = "LossScale"
+    """The class of the loss scale."""
+    asks_late: bool = False
+    """The host asks the device for verdicts as late as it can; up to there the device decides which writes stay."""
     grouped: str = "Grouped"
     """The class of an optimizer of the library with groups of parameters."""
     sources: Mapping[str, str] = MappingProxyType({"native": "NativeRandom", "portable": "PortableRandom"})

@@ -1,4 +1,4 @@
-"""Random specs, captured as graphs: ``python -m tests.properties.captured COUNT [--eager] [--inductor] [--all]``.
+"""Random specs, captured as graphs: ``python -m tests.properties.captured COUNT [--eager] [--inductor] [--specs all]``.
 
 Their numbers are compared with those of the oracle, or for more steps with eager ones, slots of optimizers included.
 Graphs run the operations that Dynamo has found as they are, or what Inductor makes of them.
@@ -41,7 +41,7 @@ from tests.properties.agreement import (
 )
 from tests.properties.execution import Execution
 from tests.properties.plans import PACE
-from tests.properties.specs import base_spec, random_spec
+from tests.properties.specs import base_spec, overflow_spec, random_spec
 from tests.properties.users import make_models
 
 INSIDE = frozenset(GraphDialect.direct)
@@ -51,6 +51,8 @@ STEPS = 3
 
 
 Write = Callable[[Random], Any]
+WRITERS: Mapping[str, Write] = {"base": base_spec, "overflow": overflow_spec, "all": random_spec}
+"""What specs have: the first parts of the language, also gradients that are not finite, or everything."""
 
 
 @dataclass(kw_only=True)
@@ -246,9 +248,11 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--eager", action="store_true", help="compare with eager steps, not with the oracle")
     parser.add_argument("--inductor", action="store_true", help="compile the graphs: half a minute for each spec")
-    parser.add_argument("--all", action="store_true", help="specs with all features, of which few become graphs")
+    parser.add_argument(
+        "--specs", choices=WRITERS, default="base", help="with all features few become graphs (default: base)"
+    )
     options = parser.parse_args()
-    attempt, write = (try_specs if options.eager else judge_specs), (random_spec if options.all else base_spec)
+    attempt, write = (try_specs if options.eager else judge_specs), WRITERS[options.specs]
     tally = Tally()
     for seed in range(options.first, options.first + options.count):
         found = attempt([seed], write, inductor=options.inductor)

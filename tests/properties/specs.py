@@ -21,14 +21,14 @@ from tests.properties.further import (
 from tests.properties.idle import wake
 from tests.properties.models import has_buffers, random_layers
 from tests.properties.optimizers import random_optimizer
-from tests.properties.overflow import settle_policies
+from tests.properties.overflow import add_overflow, settle_policies
 from tests.properties.rows import add_rows
 from tests.properties.terms import match_layers
 from tests.properties.updates import add_updates
 from tests.properties.values import Values, add_losses, add_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hypothesis.strategies import SearchStrategy
 
@@ -44,6 +44,12 @@ def random_spec(random: Random | int) -> dict:
 def base_spec(random: Random | int) -> dict:
     """Return a document of the first parts of the language alone; a seed is the same until an optimizer is added."""
     return _write(Draft(random if isinstance(random, Random) else Random(random), is_base=True))
+
+
+def overflow_spec(random: Random | int) -> dict:
+    """Return a document of these parts with a loss scale, or policies, and gradients that are not finite."""
+    drawn = random if isinstance(random, Random) else Random(random)
+    return _write(Draft(drawn, is_base=True, further=(add_overflow,)))
 
 
 def _write(draft: Draft) -> dict:
@@ -70,8 +76,10 @@ def specs() -> SearchStrategy[dict]:
 class Draft:
     """A document while it is written."""
 
-    def __init__(self, random: Random, *, is_base: bool = False) -> None:
-        self.random, self.size, self.is_base = random, random.choice([2, 3, 4]), is_base
+    def __init__(
+        self, random: Random, *, is_base: bool = False, further: Sequence[Callable[[Draft], None]] = ()
+    ) -> None:
+        self.random, self.size, self.is_base, self.further = random, random.choice([2, 3, 4]), is_base, further
         self.models: dict[str, dict] = {}
         self.ops: dict[str, dict] = {}
         self.values = Values()
@@ -192,6 +200,8 @@ class Draft:
         outputs = self.random.sample(values, self.random.randint(1, len(values)))
         seed, is_plain = self.random.randint(0, 99), self.chance(0.15)
         names, outputs = self._add_more(names, outputs)
+        for add in self.further:
+            names, outputs = self._add(add, names, outputs)
         if not self.is_base:
             names, outputs = self._add(add_further, names, outputs)
             self.random = Random(repr(self.ops))  # its own numbers: a seed without these gives what it always gave

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import types
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, final
@@ -16,11 +15,12 @@ from torch import nn
 from compiler.ir.instructions import (
     Accumulate,
     Apply,
-    CheckFinite,
     Forward,
     Gradient,
     Instruction,
     ResetAccumulator,
+    ResolveOverflow,
+    RestoreAccumulator,
     TakeAccumulated,
 )
 from compiler.ir.program import Function, Program
@@ -28,6 +28,7 @@ from compiler.timing.curves import find_scheduled
 from graphspec.declare.graph import GraphSpec
 from runtime.backends.torch.compat import can_capture, capture_errors, compile_whole, is_fixed_size, leave_open
 from runtime.backends.torch.execution import ERRORS, Loaded
+from runtime.codegen.lower.overflow import SCALE, VERDICTS
 from runtime.codegen.resources import find_training_modes, is_running
 from runtime.engine.load import find_named, name_subject
 from runtime.problems import quiet
@@ -59,11 +60,15 @@ class Captured:
     title: str
     """Its mode, and what fires in it: ``train (step_d, average)``."""
     function: Step
-    optimizers: Sequence[tuple[Any, int]]
-    """The optimizers that it applies, each with how often."""
+    optimizers: Sequence[tuple[Any, Sequence[str]]]
+    """The optimizers that it applies, each with the ops that do."""
     fed: Sequence[Any]
     """Numbers of ops, which are computed before it."""
     windows: Sequence[Any]
+    verdicts: Any
+    """Its verdicts, None where it has none: with these the host asks the device, once, after the graph."""
+    scale: Any
+    """The loss scale, or None."""
     taps: Sequence[dict[str, Any]]
     """Results of inner layers, by model; a call whose results no op reads leaves them there."""
     modes: Sequence[tuple[nn.Module, bool]]
@@ -111,10 +116,11 @@ class Captured:
 
     def feed(self) -> None:
         """Compute the numbers of the step, and put modules and taps into the state in which the graph begins."""
-        for optimizer, times in self.optimizers:
-            optimizer.feed(times)
-        for each in (*self.fed, *self.windows):
-            each.feed()
+        for optimizer, ops in self.optimizers:
+            optimizer.feed(len(ops))
+        for each in (*self.fed, *self.windows, self.verdicts, self.scale):
+            if each is not None:
+                each.feed()
         for each in self.taps:
             each.clear()  # a graph is made for an empty one
         for module, train in self.modes:
@@ -122,9 +128,15 @@ class Captured:
                 module.training = train
 
     def settle(self) -> None:
-        """Count what the graph has done."""
-        for optimizer, times in self.optimizers:
-            optimizer.settle(times)
+        """Count what the graph has done, and what it has not for want of finite gradients."""
+        committed: Mapping[str, bool] = {}
+        if self.verdicts is not None:
+            self.verdicts.settle()
+            committed = self.verdicts.committed
+            if self.scale is not None and self.scale.is_due:
+                self.scale.update(self.verdicts.finite)
+        for optimizer, ops in self.optimizers:
+            optimizer.settle(sum(committed.get(op, True) for op in ops))
         for window in self.windows:
             window.settle()
 
@@ -204,8 +216,11 @@ def is_heavy(function: Function) -> bool:
 def _make(function: Function, title: str, loaded: Loaded, report: Report) -> Captured:
     """Return a function that will be captured when it is first called."""
     names, plain = loaded.names, loaded.names[loaded.emitted.names.function(function.name)]
-    applied = (part for each in function.instructions if isinstance(each, Apply) for part in each.parts)
-    times = Counter(part.optimizer for part in applied)
+    applied: dict[str, list[str]] = {}
+    for each in function.instructions:
+        for part in each.parts if isinstance(each, Apply) else ():
+            applied.setdefault(part.optimizer, []).append(each.op)
+    is_resolved = any(isinstance(each, ResolveOverflow) for each in function.instructions)
     windows = (each.window for each in function.instructions if isinstance(each, _WINDOWED))
     fed = tuple(names[each] for each in FED if each in names)
     watched = tuple(names[each] for each in ("Taps",) if each in names)
@@ -213,9 +228,11 @@ def _make(function: Function, title: str, loaded: Loaded, report: Report) -> Cap
     return Captured(
         title=title,
         function=plain,
-        optimizers=[(names["OPTIMIZERS"][each], number) for each, number in times.items()],
+        optimizers=[(names["OPTIMIZERS"][each], ops) for each, ops in applied.items()],
         fed=[each for each in names.values() if isinstance(each, fed)],
         windows=[names["WINDOWS"][each] for each in dict.fromkeys(windows)],
+        verdicts=names.get(VERDICTS) if is_resolved else None,
+        scale=names.get(SCALE),
         taps=[each for each in names.values() if isinstance(each, watched)],
         modes=[(module, module.training) for module in modules],
         report=report,
@@ -248,13 +265,13 @@ def _find_reasons(instruction: Instruction, program: Program, optimizers: Mappin
             yield "its class draws from torch's own generators, which a graph does not key"
         case Gradient(rows=True):
             yield "its gradient is rows of a table (`sparse: true`), whose number a graph would have to know"
-        case CheckFinite():
-            yield "the host reads in the middle of the step whether gradients are finite"
         case Apply(parts=parts) if any(part.may_miss for part in parts):
             yield "some of its gradients may be absent"
         case Apply(parts=parts) if not all(hasattr(optimizers[part.optimizer], "feed") for part in parts):
             yield "its optimizer has torch.optim's interface, which looks for gradients in the middle of the step"
-        case Accumulate() if instruction.may_miss or instruction.guard != "none" or instruction.commits:
+        case RestoreAccumulator():
+            yield "the host must know in the middle of the step whether its window is taken or kept"
+        case Accumulate(may_miss=True):
             yield "some gradients of its window may be absent"
         case _:
             pass

@@ -95,9 +95,13 @@ def verdict_globals(context: EmitContext) -> Iterator[Global]:
         if declared.most_skips is not None:
             options["most_skips"] = declared.most_skips
         named = {name: syntax.constant(value) for name, value in options.items()}
-        yield Global(name=SCALE, value=syntax.call("LossScale", syntax.constant(declared.initial), **named))
+        yield Global(
+            name=SCALE, value=syntax.call(context.dialect.loss_scale, syntax.constant(declared.initial), **named)
+        )
     if find_checked(program):
-        yield Global(name=VERDICTS, value=syntax.call("Verdicts", **context.dialect.verdict_options(context)))
+        yield Global(
+            name=VERDICTS, value=syntax.call(context.dialect.verdicts, **context.dialect.verdict_options(context))
+        )
 
 
 def check_lines(context: EmitContext) -> Iterator[Line]:

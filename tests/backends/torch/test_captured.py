@@ -86,17 +86,19 @@ def plan_of(name: str):
     return compile_step(load(next(EXAMPLES.glob(f"*/{name}.yaml"))))
 
 
-def spec_of(rule, groups=None, **update):
-    """Return the plan of a step of a small net."""
-    net = {"layers": [{"linear": 5}, "relu", {"linear": 3}], **({"groups": groups} if groups else {})}
+def spec_of(rule, groups=None, precision=None, further=None, **update):
+    """Return the plan of a step of a small net; ``further`` are more ops."""
+    net = {"layers": [{"linear": 5}, "relu", {"linear": 3}], "optimizer": rule}
+    net |= {"groups": groups} if groups else {}
     ops = {
         "out": {"forward": "net", "inputs": "x"},
         "loss": {"loss": "mse", "inputs": ["out", "y"]},
-        "step": {"update": "net", "loss": "loss", "optimizer": rule, **update},
+        "step": {"update": "net", "loss": "loss", **update},
     }
     inputs = {"x": {"shape": ["batch", 4]}, "y": {"shape": ["batch", 3]}}
     spec = {"graphspec": 1, "name": "small", "inputs": inputs, "outputs": ["loss"], "models": {"net": net}}
-    return compile_step(load(json.dumps({**spec, "ops": ops})))
+    spec |= {"precision": precision} if precision else {}
+    return compile_step(load(json.dumps({**spec, "ops": {**ops, **(further or {})}})))
 
 
 def test_one_graph_for_each_size_of_batch_whatever_happens_in_between(compiler):
@@ -260,13 +262,91 @@ def test_groups_and_numbers_that_are_set_by_hand(compiler):
     eager, captured = pair(spec_of({"name": "adamw", "lr": curve, "weight_decay": 0.1}, groups=groups))
     assert_same(eager, captured, draw(eager, 3))
     for step in (eager, captured):
-        step.optimizers["step"].options["eps"] = 0.1
+        step.optimizers["net"].options["eps"] = 0.1
     assert_same(eager, captured, draw(eager, 3))
     assert compiler.graphs == 2  # for a number that was no tensor before
     for step in (eager, captured):
-        step.optimizers["step"].options["eps"] = 0.2
+        step.optimizers["net"].options["eps"] = 0.2
     assert_same(eager, captured, draw(eager, 3))
     assert compiler.graphs == 2
+
+
+SCALED = {"loss_scale": {"initial": 7, "growth_steps": 2, "growth_factor": 3, "backoff_factor": 0.3}}
+BAD = (0, 2, 3, 8)
+"""The steps whose batches have a number that is not finite."""
+
+
+def draw_overflows(step: Step, count: int):
+    """Yield batches, some of which make gradients overflow."""
+    for number, batch in enumerate(draw(step, count)):
+        if number in BAD:
+            batch["y"][1, 2] = (torch.inf, torch.nan)[number % 2]
+        yield batch
+
+
+def assert_same_verdicts(eager: Step, captured: Step, count: int = 12) -> list[bool]:
+    """Take steps in both forms and compare them with what they say of each; return when the update took place."""
+    taken: list[bool] = []
+    for batch in draw_overflows(eager, count):
+        for one, other in zip(eager(batch).values(), captured(batch).values(), strict=True):
+            torch.testing.assert_close(one, other, rtol=CLOSE, atol=CLOSE, equal_nan=True)
+        theirs, ours = (step._built.engine.overflow() for step in (eager, captured))
+        assert ours == theirs  # of which parameter the gradient was not finite, and the scale, too
+        taken.append(ours.committed.get("step", False))
+    assert_alike(eager, captured)
+    return taken
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adam", "lion", "lamb", "schedule_free_adamw"])
+def test_updates_whose_gradients_are_not_finite_leave_no_trace_in_a_graph(compiler, rule):
+    average = {"slow": {"ema": "net", "decay": {"kind": "tf", "max": 0.9}}}
+    rule = {"name": rule, "lr": {"schedule": "step", "from": 0.05, "factor": 0.5, "every": 3}}
+    rule |= {"momentum": 0.9} if rule["name"] == "sgd" else {}
+    groups = [{"match": "0.*", "lr_scale": 0.5}] if rule["name"] == "adam" else None
+    eager, captured = pair(spec_of(rule, groups, SCALED, average))
+    assert assert_same_verdicts(eager, captured) == [number not in BAD for number in range(12)]
+    assert compiler.graphs == 1
+    for one, other in ((eager, captured), (captured, eager)):
+        one.restore(other.state())
+    assert_same_verdicts(eager, captured)
+    assert compiler.graphs == 1
+
+
+@pytest.mark.parametrize("policy", ["drop", "window"])
+def test_windows_that_leave_out_gradients_or_are_spoiled_by_them(compiler, policy):
+    eager, captured = pair(spec_of("adam", precision=SCALED, accumulate={"steps": 3, "on_nonfinite": policy}))
+    taken = assert_same_verdicts(eager, captured)
+    # the third of each window: in the first two of them two steps, then one, have such gradients, in the third one
+    assert [taken[at] for at in (2, 5, 8, 11)] == [policy == "drop"] * 3 + [True]
+    assert compiler.graphs == 2
+    captured.restore(eager.state())
+    assert_same_verdicts(eager, captured, 5)  # ends in the middle of a window
+
+
+def twice():
+    """Return a plan in which two updates apply one optimizer, and only the first may be skipped."""
+    again = {"second": {"loss": "mse", "inputs": ["out", 0.5]}, "again": {"update": "net", "loss": "second"}}
+    again["again"] |= {"after": "step", "on_overflow": "own"}
+    return spec_of("adam", precision=SCALED, further=again, on_overflow="own")
+
+
+def test_an_optimizer_that_is_applied_again_counts_only_what_took_place(compiler):
+    """The second update reads Adam's corrections of bias from how often it was applied, which the device knows."""
+    eager, captured = pair(twice())
+    assert assert_same_verdicts(eager, captured) == [number not in BAD for number in range(12)]
+    assert captured.optimizers["net"].iterations == 24 - len(BAD)
+    assert compiler.graphs == 1
+
+
+def test_verdicts_of_a_graph_that_does_not_compile_are_those_of_eager_steps(monkeypatch):
+    def refuse(graph: Any, inputs: Any) -> Any:
+        raise ValueError("no compiler here")
+
+    monkeypatch.setattr(capture, "COMPILER", refuse)
+    eager, captured = pair(twice())
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        assert_same_verdicts(eager, captured)
+    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("rng", ["native", "portable"])

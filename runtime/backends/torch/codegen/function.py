@@ -63,7 +63,7 @@ def emit_function(function: Function, context: EmitContext) -> Block:
     instructions = tuple(gather_releases(function.instructions))
     reading = None  # no step may ever reach an update with a verdict
     if context.needs.checked:
-        reading = find_reading(instructions, debug=bool(names.checks))
+        reading = find_reading(instructions, debug=bool(names.checks), late=scope.dialect.asks_late)
     lowered = [_write(each, scope, reading) for each in instructions]
     decorators = [] if scope.flow.recorded else [syntax.call("torch.no_grad")]
     header = syntax.define(names.function(function.name), syntax.parameter("batch"), decorators=decorators)

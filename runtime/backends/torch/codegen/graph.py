@@ -19,6 +19,9 @@ class GraphDialect(TorchDialect):
     direct: Mapping[str, str] = {rule: f"Graph{name}" for rule, name in TorchDialect.direct.items()}
     freezing = "frozen_in_eager"
     window = "GraphWindow"
+    verdicts = "GraphVerdicts"
+    loss_scale = "GraphLossScale"
+    asks_late = True
     grouped = "GraphGrouped"
     decay = "FedDecay"
     sources: Mapping[str, str] = {"native": "GraphNativeRandom", "portable": "GraphPortableRandom"}

@@ -62,13 +62,14 @@ class Reading(Struct, frozen=True, kw_only=True):
     heard: Mapping[int, tuple[str, ...]]
 
 
-def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading | None:
+def find_reading(instructions: Sequence[Instruction], *, debug: bool, late: bool = False) -> Reading | None:
     """Return where a function reads verdicts; None where it has none. Instructions are identified by their ids.
 
     The host asks where it must know: before a write after the last verdict; before anything that depends on an early
     update of an optimizer (its slots, how often it was applied); before it takes a window of which it must know the
     missing gradients, or restores one; and at the end. A debug build inspects what is written, and asks before every
-    write.
+    write. One that asks ``late`` does not ask before writes: the device decides on all of them, and puts back what
+    does not take place.
     """
     resolve = next((each for each in instructions if isinstance(each, ResolveOverflow)), None)
     if resolve is None:
@@ -87,7 +88,8 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
         if (
             early & _find_counted(each)
             or (isinstance(each, TakeAccumulated | RestoreAccumulator) and each.window in windows)
-            or (is_write and not condition <= on_host and (debug or at > last or isinstance(each, RestoreAccumulator)))
+            or (is_write and not condition <= on_host and (debug or (at > last and not late)))
+            or (isinstance(each, RestoreAccumulator) and not condition <= on_host)
             or (each is resolve and (windows or not wanted <= on_host))
         ):
             held = ((op, commits) for op, commits in resolve.conditional if {*find_verdicts(commits)} <= on_device)
@@ -110,7 +112,7 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool) -> Reading
                 early |= _find_counted(each)
             case _:
                 pass
-        if is_write and condition <= on_host:
+        if is_write and condition <= on_host and not late:
             known[id(each)] = latest
     final = frozenset(id(each) for each in instructions[last + 1 :] if id(each) in known)
     return Reading(reads=reads, known=known, final=final, heard=heard)

@@ -5,7 +5,7 @@ A Python number would be part of the graph: one that changes would make it anoth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,32 +14,35 @@ from runtime.support.decays import Decay
 
 
 class Figures:
-    """Numbers by name, in one tensor, in double precision where the device has it.
+    """Numbers by name for every update of a step, in one tensor, in double precision where the device has it.
 
     It is on the device of what they are for: a kernel of a GPU cannot read elements of a tensor of the host.
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
-        self.places: dict[str, int] = {}
+        self.names: tuple[str, ...] = ()
         self.device = torch.device(device)
         self.dtype = torch.float32 if self.device.type == "mps" else torch.float64
-        self.table = torch.zeros(0, dtype=self.dtype, device=self.device)
-        self.last: tuple[float, ...] = ()
+        self.table = torch.zeros(0, 0, dtype=self.dtype, device=self.device)
+        self.last: list[tuple[float, ...]] = []
 
-    def write(self, numbers: Mapping[str, float]) -> None:
-        """Write the numbers of the step to come; other names than before make another tensor."""
-        values = tuple(numbers.values())
-        if values == self.last and len(numbers) == len(self.places):
+    def write(self, numbers: Sequence[Mapping[str, float]]) -> None:
+        """Write the numbers of the updates to come; other names, or more updates, than before make another tensor."""
+        rows, names = [tuple(each.values()) for each in numbers], tuple(numbers[0])
+        if rows == self.last and names == self.names:
             return
-        if self.places.keys() != numbers.keys():
-            self.places = {name: place for place, name in enumerate(numbers)}
-            self.table = torch.zeros(len(values), dtype=self.dtype, device=self.device)
-        self.table.copy_(torch.tensor(values, dtype=self.dtype), non_blocking=True)  # the host does not wait
-        self.last = values
+        if names != self.names or len(rows) != len(self.table):
+            self.names = names
+            self.table = torch.zeros(len(rows), len(names), dtype=self.dtype, device=self.device)
+        self.table.copy_(torch.tensor(rows, dtype=self.dtype), non_blocking=True)  # the host does not wait
+        self.last = rows
 
-    def read(self, name: str) -> torch.Tensor:
-        """Return a number as a tensor without axes."""
-        return self.table[self.places[name]]
+    def read(self, turn: int | torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return the numbers of an update by name, as tensors without axes; perhaps the device alone knows of which."""
+        if not self.names:  # those of groups are with their parts
+            return {}
+        row = self.table.index_select(0, turn.reshape(1))[0] if isinstance(turn, torch.Tensor) else self.table[turn]
+        return {name: row[place] for place, name in enumerate(self.names)}
 
 
 class FedNumber:

@@ -40,7 +40,7 @@ class InGraph(Optimizer):
 
     figures: Figures
     is_behind = False
-    turn = 0  # the number of updates that the graph has made so far
+    turn: int | torch.Tensor = 0  # the number of updates that the graph has made so far; perhaps the device alone knows
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
@@ -49,7 +49,7 @@ class InGraph(Optimizer):
     def feed(self, times: int) -> None:
         """Compute the numbers of the updates that the graph makes."""
         self.turn = 0
-        self.figures.write({f"{turn}.{name}": each for turn in range(times) for name, each in self.now(turn).items()})
+        self.figures.write([self.now(turn) for turn in range(times)])
 
     def now(self, turn: int) -> dict[str, float]:
         """Return by name the numbers that change, as they are after so many more updates."""
@@ -85,6 +85,11 @@ class InGraph(Optimizer):
         self.catch_up()
         return super().keep()
 
+    def written(self) -> list[torch.Tensor]:
+        """Return the tensors that an update in a graph changes: parameters and slots, but not what kernels count."""
+        slots = (each for name, slot in self.held.items() if name != "step" for each in slot if each is not None)
+        return [*self.parameters, *slots]
+
     @torch.no_grad()
     def apply(self, gradients: TensorList) -> None:
         """Step the parameters, in place, on their gradients."""
@@ -96,14 +101,12 @@ class InGraph(Optimizer):
             self.catch_up()
             super().apply(gradients)
 
-    def numbers(self, turn: int) -> dict[str, Any]:
+    def numbers(self, turn: int | torch.Tensor) -> dict[str, Any]:
         """Return options and derived numbers by name, those that change as tensors."""
         found = dict(self.options)
-        for place in self.figures.places:
-            number, option, *part = place.split(".")
-            if number == str(turn):
-                read = self.figures.read(place)
-                found[option] = (*(found[option] if part != ["0"] else ()), read) if part else read
+        for name, read in self.figures.read(turn).items():
+            option, *part = name.split(".")
+            found[option] = (*(found[option] if part != ["0"] else ()), read) if part else read
         return found
 
     def advance_all(self, gradients: TensorList, numbers: Mapping[str, Any]) -> None:
@@ -300,6 +303,10 @@ class GraphGrouped(InGraph, Grouped):
         """Return the slots of all parts."""
         found: dict[str, list[Any]] = Grouped.slots.__get__(self)
         return found
+
+    def written(self) -> list[torch.Tensor]:
+        """Return the tensors that an update in a graph changes."""
+        return [tensor for part in self.parts for tensor in part.written()]
 
     def catch_up(self) -> None:
         """Write the count into the slots that the kernels read."""

@@ -8,13 +8,14 @@ from typing import Any
 import torch
 
 from runtime.backends.torch.library.optimizers import require_gradients
-from runtime.backends.torch.library.windows import Window, at_least_one, wide_type
+from runtime.backends.torch.library.windows import Window, at_least_one, on_device, wide_type
 
 
 class GraphWindow(Window):
     """A window that a graph adds to and takes from. Outside a graph it is what it derives from.
 
-    Before a graph it gets sums, zero at first, and the rows in them as a tensor.
+    Before a graph it gets sums, zero at first, and the rows in them as a tensor. Where it leaves out, or is spoiled by,
+    gradients that are not committed, the device alone counts rows.
     """
 
     kept: Sequence[torch.Tensor] = ()  # its sums, the same tensors in every window
@@ -36,16 +37,23 @@ class GraphWindow(Window):
             for each, total in zip(self.kept, self.totals, strict=True):
                 each.copy_(total)
         self.totals = self.kept
-        self.known_rows.fill_(float(self.rows))
+        device = self.parameters[0].device
+        if self.guard == "none":
+            self.known_rows.fill_(float(self.rows))
+        else:
+            self.rows, self.spoiled = on_device(self.rows, device), on_device(self.spoiled, device)
         if self.is_counted:
-            self.count = torch.as_tensor(self.count, dtype=torch.float64, device=self.parameters[0].device)
+            self.count = torch.as_tensor(self.count, dtype=torch.float64, device=device)
         self.gained, self.is_emptied = 0, False
 
     def settle(self) -> None:
-        """Count the rows that the graph has added."""
-        self.rows = self.gained + (0 if self.is_emptied else self.rows)
-        if not self.rows:
-            self.totals, self.count = [], 0
+        """Count the rows that the graph has added, unless the device does."""
+        is_empty = self.is_emptied and not self.gained
+        if self.guard == "none":
+            self.rows = self.gained + (0 if self.is_emptied else self.rows)
+            is_empty = not self.rows
+        if is_empty:
+            super().drop()
 
     @torch.no_grad()
     def add(self, gradients: Sequence[Any], rows: int = 1, count: Any = 0, commits: torch.Tensor | None = None) -> None:
@@ -54,6 +62,11 @@ class GraphWindow(Window):
             super().add(gradients, rows, count, commits)
             return
         require_gradients(gradients)
+        if commits is not None:
+            gradients = [torch.where(commits, each, 0) for each in gradients]
+            count = torch.where(commits, count, 0)
+            self.rows = self.rows + torch.where(commits, rows, 0)
+            self.spoiled = self.spoiled | torch.logical_not(commits)
         for total, gradient in zip(self.totals, gradients, strict=True):
             total.add_(gradient.to(total.dtype), alpha=1 if self.is_counted else rows)
         if self.is_counted:
@@ -66,8 +79,8 @@ class GraphWindow(Window):
         if not torch.compiler.is_compiling():
             return super().take(fresh)
         share: Any = 1.0
-        if self.is_mean and self.is_counted:
-            share = at_least_one(self.count)
+        if self.is_mean and (self.is_counted or self.guard != "none"):
+            share = at_least_one(self.count if self.is_counted else self.rows)
         elif self.is_mean:
             share = self.gained + (0.0 if self.is_emptied else self.known_rows)
         found = tuple((t / share).to(p.dtype) for t, p in zip(self.totals, self.parameters, strict=True))
@@ -83,4 +96,6 @@ class GraphWindow(Window):
             total.zero_()
         if self.is_counted:
             self.count = torch.zeros_like(self.count)
+        if self.guard != "none":
+            self.rows, self.spoiled = torch.zeros_like(self.rows), torch.zeros_like(self.spoiled)
         self.gained, self.is_emptied = 0, True

@@ -36,9 +36,9 @@ class Penalty:
     def add(self, gradients: TensorList) -> TensorList:
         """Return the gradients of the parameters with the slopes added, at the parameters as they are now."""
         of_signs, of_squares = (each() if callable(each) else each for each in (self.l1, self.l2))
-        if of_squares:
+        if self.l2:
             gradients = foreach_shift(gradients, self.parameters, 2 * of_squares)
-        if of_signs:
+        if self.l1:
             gradients = foreach_shift(gradients, foreach_signs(self.parameters), of_signs)
         return gradients if self.term is None else foreach_shift(gradients, self.differentiate(self.term), 1.0)
 
