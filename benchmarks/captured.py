@@ -7,13 +7,13 @@ no such step, and are compared with what ``build`` gives without ``jit``.
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from benchmarks.figures import Row, add_json, find_mean, report
 from benchmarks.run import VARIANTS, WORKLOADS, cycle, make_emitted, stopwatch
 from benchmarks.workloads import Batch, Workload
 from compiler import Plan, compile_step
@@ -58,9 +58,10 @@ class Ratio:
         """Return the ratio to a variant that was timed with the captured step as its baseline."""
         return cls(median=1 / other.ratio, low=1 / other.high, high=1 / other.low)
 
-    def __str__(self) -> str:
-        """Return the cells of a table."""
-        return f"{self.median:.2f} | {self.low:.2f} - {self.high:.2f}"
+    @property
+    def figures(self) -> list[float]:
+        """Return it as a row has it."""
+        return [self.median, self.low, self.high]
 
 
 def make_reference(workload: type[Workload], device: str = "cpu") -> Candidate:
@@ -126,38 +127,52 @@ def find_candidates(names: Sequence[str], examples: bool) -> Iterator[Candidate]
         yield from (make_reference(each) for each in WORKLOADS if not names or each.name in names)
 
 
-def table(rounds: int, names: Sequence[str], examples: bool) -> Iterator[str]:
-    """Yield the lines of a Markdown table, and below it the geometric means of what is captured."""
-    others = (EAGER,) if examples else (EAGER, IDIOM)
-    titles = [f"{each} ms | captured of {each} | p10 - p90" for each in others]
-    yield f"| step | captured ms | {' | '.join(titles)} | graphs | compiled in s |"
-    yield "|---" * (4 + 3 * len(others)) + "|"
-    found: dict[str, list[float]] = {each: [] for each in others}
+def find_rows(rounds: int, names: Sequence[str], examples: bool) -> Iterator[Row]:
+    """Yield a row for each captured step."""
     for candidate in find_candidates(names, examples):
         timings = measure(candidate, rounds)
         seconds = [float(text.split()[-2]) for text in candidate.reports if text.startswith("compiled ")]
-        cells = [f"{timings[each].milliseconds:.3f} | {Ratio.over(timings[each])}" for each in others]
-        own = timings[CAPTURED].milliseconds
-        yield f"| {candidate.name} | {own:.3f} | {' | '.join(cells)} | {len(seconds)} | {sum(seconds):.0f} |"
-        yield from (f"    {note}" for note in candidate.captured.notes if " runs eagerly: " in note)
-        for each in others if seconds else ():
-            found[each].append(Ratio.over(timings[each]).median)
+        yield {
+            "step": candidate.name,
+            "captured ms": timings[CAPTURED].milliseconds,
+            **{f"{each} ms": timings[each].milliseconds for each in candidate.others},
+            **{f"of {each}": Ratio.over(timings[each]).figures for each in candidate.others},
+            "graphs": len(seconds),
+            "compiled s": sum(seconds),
+            "notes": [note for note in candidate.captured.notes if " runs eagerly: " in note],
+        }
         torch._dynamo.reset()
-    for each, ratios in found.items():
-        if ratios:
-            yield f"geometric mean of {len(ratios)} captured steps: {statistics.geometric_mean(ratios):.3f} of {each}"
+
+
+def show(row: Row, others: Sequence[str]) -> str:
+    """Return the line of a captured step, and below it what of it runs eagerly."""
+    cells: list[str] = []
+    for each in others:
+        median, low, high = row[f"of {each}"]
+        cells.append(f"{row[f'{each} ms']:.3f} | {median:.2f} | {low:.2f} - {high:.2f}")
+    own = f"{row['step']} | {row['captured ms']:.3f}"
+    line = f"| {own} | {' | '.join(cells)} | {row['graphs']} | {row['compiled s']:.0f} |"
+    return "\n".join([line, *(f"    {note}" for note in row["notes"])])
 
 
 def main() -> None:
-    """Print the table."""
+    """Print a Markdown table, and below it the geometric means of what is captured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--examples", action="store_true", help="the examples, against their eager steps")
     parser.add_argument("names", nargs="*", metavar="NAME")
+    add_json(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    for line in table(options.rounds, options.names, options.examples):
-        print(line, flush=True)
+    others = (EAGER,) if options.examples else (EAGER, IDIOM)
+    titles = [f"{each} ms | captured of {each} | p10 - p90" for each in others]
+    print(f"| step | captured ms | {' | '.join(titles)} | graphs | compiled in s |")
+    print("|---" * (4 + 3 * len(others)) + "|")
+    rows = find_rows(options.rounds, options.names, options.examples)
+    found = report(rows, lambda row: show(row, others), options.json, options.rounds)
+    count = sum(row["graphs"] > 0 for row in found)
+    for each in others if count else ():
+        print(f"geometric mean of {count} captured steps: {find_mean(found, each):.3f} of {each}")
 
 
 if __name__ == "__main__":

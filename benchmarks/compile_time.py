@@ -16,9 +16,10 @@ import random
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.figures import Row, add_json, report
 from benchmarks.shapes import SHAPES
 
 HERE = Path(__file__).resolve().parents[1]
@@ -84,30 +85,40 @@ print(json.dumps(found))
 """
 
 
-def measure_shapes(trees: tuple[str, ...], ops: int, rounds: int, shapes: Sequence[str]) -> None:
-    """Print a table: microseconds an op and megabytes of each tree, and the ratio of the last to the first."""
+def measure_shapes(trees: dict[str, str], ops: int, rounds: int, shapes: Sequence[str]) -> Iterator[Row]:
+    """Yield for each shape microseconds an op and megabytes of each tree, and the ratio of the last to the first."""
     shuffled, few = random.Random(0), json.dumps(SHAPES["coupled models"](14))
-    columns = "".join(f" {'load':>7s} {'compile':>8s} {'MB':>5s}" for _ in trees)
-    print(f"{'shape':22s}{columns} {'ratio':>7s} {'floor':>7s}")
+    first, last = next(iter(trees)), next(reversed(trees))
     for shape in shapes:
         text = json.dumps(SHAPES[shape](ops))
         found: dict[str, list[list[float]]] = {tree: [] for tree in trees}
         for _ in range(rounds):
-            for tree in shuffled.sample(trees, len(trees)):
-                command = [sys.executable, "-c", ONCE, tree, few, *(["floor"] if tree == trees[-1] else [])]
-                done = subprocess.run(command, cwd=tree, input=text, capture_output=True, text=True, check=True)
+            for tree in shuffled.sample([*trees], len(trees)):
+                command = [sys.executable, "-c", ONCE, trees[tree], few, *(["floor"] if tree == last else [])]
+                done = subprocess.run(command, cwd=trees[tree], input=text, capture_output=True, text=True, check=True)
                 found[tree].append(json.loads(done.stdout))
-        rows = [[statistics.median(each) for each in zip(*found[tree], strict=True)] for tree in trees]
-        shown = "".join(
-            f" {1e6 * load / ops:7.1f} {1e6 * late / ops:8.1f} {peak:5.0f}" for load, late, peak, *_ in rows
-        )
-        pairs = zip(found[trees[0]], found[trees[-1]], strict=True)
-        ratio = statistics.median((second[0] + second[1]) / (first[0] + first[1]) for first, second in pairs)
-        print(f"{shape:22s}{shown} {ratio:7.3f} {1e6 * rows[-1][3] / ops:7.1f}", flush=True)
+        medians = {tree: [statistics.median(each) for each in zip(*found[tree], strict=True)] for tree in trees}
+        pairs = zip(found[first], found[last], strict=True)
+        yield {
+            "shape": shape,
+            **{
+                tree: {"load": 1e6 * load / ops, "compile": 1e6 * late / ops, "seconds": load + late, "MB": peak}
+                for tree, (load, late, peak, *_) in medians.items()
+            },
+            "of before": statistics.median((new[0] + new[1]) / (old[0] + old[1]) for old, new in pairs),
+            "floor": 1e6 * medians[last][3] / ops,
+        }
 
 
-def main(before: str, after: str) -> None:
-    """Print a table: milliseconds before and after, and the ratio (median, 10 % and 90 %)."""
+def show_shape(row: Row) -> str:
+    """Return the line of a shape."""
+    trees = (row[tree] for tree in ("before", "now") if tree in row)
+    shown = "".join(f" {each['load']:7.1f} {each['compile']:8.1f} {each['MB']:5.0f}" for each in trees)
+    return f"{row['shape']:22s}{shown} {row['of before']:7.3f} {row['floor']:7.1f}"
+
+
+def measure_specs(before: str, after: str) -> Iterator[Row]:
+    """Yield the milliseconds before and after for each spec, and the ratio with the 10th and 90th percentiles."""
     folder = Path(before) / "examples"  # what the older tree can read, both can
     texts = {name.split("/")[1]: (folder / f"{name}.yaml").read_text(encoding="utf-8") for name in SPECS}
     texts[f"{PAIRS} pairs"] = make_wide(PAIRS)
@@ -118,6 +129,7 @@ def main(before: str, after: str) -> None:
     ]
 
     def take(worker: subprocess.Popen[str], text: str) -> float:
+        """Return the seconds that a tree takes for a spec."""
         assert worker.stdin is not None
         assert worker.stdout is not None
         print(repr(text), file=worker.stdin, flush=True)
@@ -130,26 +142,42 @@ def main(before: str, after: str) -> None:
                 seconds = take(workers[at], text)
                 if number:  # the first round imports what is imported late
                     found[name][at].append(seconds)
-    print(f"{'spec':12s} {'before ms':>10s} {'after ms':>10s} {'ratio':>6s}  p10 - p90")
-    for name, (old, new) in found.items():
-        ratios = sorted(second / first for first, second in zip(old, new, strict=True))
-        middle, low, high = statistics.median(ratios), ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
-        first, second = 1e3 * statistics.median(old), 1e3 * statistics.median(new)
-        print(f"{name:12s} {first:10.1f} {second:10.1f} {middle:6.2f}  {low:.2f} - {high:.2f}")
     for worker in workers:
         worker.terminate()
+    for name, (old, new) in found.items():
+        ratios = sorted(second / first for first, second in zip(old, new, strict=True))
+        of_before = [statistics.median(ratios), ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]]
+        first, second = 1e3 * statistics.median(old), 1e3 * statistics.median(new)
+        yield {"spec": name, "before ms": first, "after ms": second, "of before": of_before}
 
 
-if __name__ == "__main__":
+def show_spec(row: Row) -> str:
+    """Return the line of a spec."""
+    middle, low, high = row["of before"]
+    return f"{row['spec']:12s} {row['before ms']:10.1f} {row['after ms']:10.1f} {middle:6.2f}  {low:.2f} - {high:.2f}"
+
+
+def main() -> None:
+    """Print a table of shapes, or of specs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("before")
     parser.add_argument("after", nargs="?", default=str(HERE))
     parser.add_argument("--ops", type=int, help="compile the shapes of this size")
     parser.add_argument("--rounds", type=int, default=5, help="of the shapes")
     parser.add_argument("--shape", action="append", choices=SHAPES, help="one of them; may be repeated (default: all)")
+    add_json(parser)
     asked = parser.parse_args()
-    if asked.ops:  # one tree alone where both are the same
-        trees = tuple(dict.fromkeys((asked.before, asked.after)))
-        measure_shapes(trees, asked.ops, asked.rounds, asked.shape or tuple(SHAPES))
+    if asked.ops:
+        # One tree alone where both are the same.
+        trees = {"now": asked.after} if asked.before == asked.after else {"before": asked.before, "now": asked.after}
+        columns = "".join(f" {'load':>7s} {'compile':>8s} {'MB':>5s}" for _ in trees)
+        print(f"{'shape':22s}{columns} {'ratio':>7s} {'floor':>7s}")
+        rows = measure_shapes(trees, asked.ops, asked.rounds, asked.shape or tuple(SHAPES))
+        report(rows, show_shape, asked.json, asked.rounds)
     else:
-        main(asked.before, asked.after)
+        print(f"{'spec':12s} {'before ms':>10s} {'after ms':>10s} {'ratio':>6s}  p10 - p90")
+        report(measure_specs(asked.before, asked.after), show_spec, asked.json, ROUNDS)
+
+
+if __name__ == "__main__":
+    main()

@@ -15,10 +15,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+
+from benchmarks.figures import Row, add_json, report
 
 HERE = Path(__file__).resolve().parents[1]
 STEPS: Mapping[str, int] = {"small-mlp": 4000, "gan-digits": 500}
@@ -85,27 +87,40 @@ def measure(tree: Path, asked: str) -> tuple[float, float]:
     return looped, bare
 
 
-def main() -> None:
-    """Print a table of medians with the 10th and 90th percentiles."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("before", nargs="?", type=Path, help="an older tree")
-    parser.add_argument("--rounds", type=int, default=7)
-    given = parser.parse_args()
-    trees = {name: tree.resolve() for name, tree in (("before", given.before), ("now", HERE)) if tree is not None}
+def find_rows(trees: Mapping[str, Path], rounds: int) -> Iterator[Row]:
+    """Yield the medians of each step in every tree, with the 10th and 90th percentiles of the ratio."""
     shuffled = random.Random(0)
-    print("| step | tree | bare ms | in the loop ms | of the bare step | p10 - p90 |", "|---" * 6 + "|", sep="\n")
     with tempfile.TemporaryDirectory() as folder:
         for name in STEPS:
             asked, found = make_asked(name, Path(folder)), {tree: list[tuple[float, float]]() for tree in trees}
-            for _ in range(given.rounds):
+            for _ in range(rounds):
                 for tree in shuffled.sample(list(trees), len(trees)):
                     found[tree].append(measure(trees[tree], asked))
             for tree, pairs in found.items():
                 ratios = sorted(looped / bare for looped, bare in pairs)
-                spread = f"{ratios[len(ratios) // 10]:.2f} - {ratios[-1 - len(ratios) // 10]:.2f}"
+                spread = ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
                 looped, bare = (statistics.median(each) / 2 / STEPS[name] * 1e3 for each in zip(*pairs, strict=True))
-                middle = statistics.median(ratios)
-                print(f"| {name} | {tree} | {bare:.3f} | {looped:.3f} | {middle:.2f} | {spread} |", flush=True)
+                of_bare = [statistics.median(ratios), *spread]
+                yield {"step": name, "tree": tree, "bare ms": bare, "in the loop ms": looped, "of bare": of_bare}
+
+
+def show(row: Row) -> str:
+    """Return the line of a step in a tree."""
+    middle, low, high = row["of bare"]
+    figures = f"{row['bare ms']:.3f} | {row['in the loop ms']:.3f} | {middle:.2f} | {low:.2f} - {high:.2f}"
+    return f"| {row['step']} | {row['tree']} | {figures} |"
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("before", nargs="?", type=Path, help="an older tree")
+    parser.add_argument("--rounds", type=int, default=7)
+    add_json(parser)
+    given = parser.parse_args()
+    trees = {name: tree.resolve() for name, tree in (("before", given.before), ("now", HERE)) if tree is not None}
+    print("| step | tree | bare ms | in the loop ms | of the bare step | p10 - p90 |", "|---" * 6 + "|", sep="\n")
+    report(find_rows(trees, given.rounds), show, given.json, given.rounds)
 
 
 if __name__ == "__main__":

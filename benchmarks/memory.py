@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.figures import Row, add_json, report
 from benchmarks.trees import emit_by
 from benchmarks.workloads import Batch, Step
 from compiler import compile_step
@@ -134,21 +135,36 @@ def find_peak(step: Step, batch: Batch) -> int:
     return peak
 
 
+def find_rows(tree: Path | None) -> Iterator[Row]:
+    """Yield the MB of each shape in both modes: of the loop by hand, of this tree, and of an older one."""
+    batch = {"x": torch.randn(SIZE, SIZE)}
+    for shape in SHAPES:
+        variants = {"expert": expert(shape), "emitted": emitted(shape)}
+        if tree is not None:
+            variants["before"] = emitted(shape, tree)
+        for mode in variants["expert"]:
+            peaks = {name: find_peak(steps[mode], batch) / 2**20 for name, steps in variants.items()}
+            yield {"calls": shape.name, "mode": mode, **peaks}
+
+
+def show(row: Row) -> str:
+    """Return the line of a shape in a mode."""
+    older = [row["before"]] if "before" in row else []
+    figures = (row["expert"], row["emitted"], row["emitted"] / row["expert"], *older)
+    return f"| {row['calls']} | {row['mode']} | {' | '.join(f'{each:.2f}' for each in figures)} |"
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("before", nargs="?", type=Path, help="an older tree")
-    tree = parser.parse_args().before
+    add_json(parser)
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    batch = {"x": torch.randn(SIZE, SIZE)}
-    heads = ("calls", "mode", "expert MB", "emitted MB", "of expert", *(("before MB",) if tree is not None else ()))
+    older = ("before MB",) if options.before is not None else ()
+    heads = ("calls", "mode", "expert MB", "emitted MB", "of expert", *older)
     print(f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", sep="\n")
-    for shape in SHAPES:
-        variants = (expert(shape), emitted(shape), *((emitted(shape, tree),) if tree is not None else ()))
-        for mode in variants[0]:
-            known, found, *older = (find_peak(steps[mode], batch) / 2**20 for steps in variants)
-            figures = (known, found, found / known, *older)
-            print(f"| {shape.name} | {mode} | {' | '.join(f'{each:.2f}' for each in figures)} |", flush=True)
+    report(find_rows(options.before), show, options.json)
 
 
 if __name__ == "__main__":

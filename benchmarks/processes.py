@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.figures import Row, add_json, report
 from compiler import compile_step
 from graphspec import load
 from runtime import build
@@ -133,8 +135,8 @@ def time_steps(step: Variant, count: int) -> float:
     return 1e3 * taken.item() / count
 
 
-def measure(workload: Workload, rounds: int, rank: int) -> Iterator[str]:
-    """Yield a row of the table for each variant."""
+def measure(workload: Workload, rounds: int, rank: int) -> Iterator[Row]:
+    """Yield a row for each variant."""
     draws = np.random.default_rng(rank)
     drawn = {"x": draws.normal(size=(BATCH, workload.width)), "y": draws.normal(size=(BATCH, 10))}
     batch = {name: torch.tensor(array, dtype=torch.float32) for name, array in drawn.items()}
@@ -148,21 +150,26 @@ def measure(workload: Workload, rounds: int, rank: int) -> Iterator[str]:
             taken[name].append(time_steps(steps[name], count))
     for name, laps in taken.items():
         ratios = sorted(lap / base for lap, base in zip(laps, taken[BASELINE], strict=True))
-        spread = f"{ratios[len(ratios) // 10]:.2f} - {ratios[-1 - len(ratios) // 10]:.2f}"
-        figures = f"{statistics.median(laps):.2f} | {statistics.median(ratios):.3f} | {spread}"
-        yield f"| {workload.name} | {name} | {figures} |"
+        of_ddp = [statistics.median(ratios), ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]]
+        yield {"step": workload.name, "variant": name, "ms": statistics.median(laps), "of DDP": of_ddp}
 
 
-def run(rank: int, rounds: int, folder: str) -> None:
+def show(row: Row) -> str:
+    """Return the line of a variant."""
+    ratio, low, high = row["of DDP"]
+    return f"| {row['step']} | {row['variant']} | {row['ms']:.2f} | {ratio:.3f} | {low:.2f} - {high:.2f} |"
+
+
+def run(rank: int, rounds: int, folder: str, path: Path | None) -> None:
     """Measure all workloads as one of the processes; the first prints the table."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    rows = (row for workload in WORKLOADS for row in measure(workload, rounds, rank))
     if rank == 0:
         print("| step | variant | ms | of DDP | p10 - p90 |\n|---|---|---|---|---|", flush=True)
-    for workload in WORKLOADS:
-        for row in measure(workload, rounds, rank):
-            if rank == 0:
-                print(row, flush=True)
+        report(rows, show, path, rounds)
+    else:
+        list(rows)
     dist.destroy_process_group()
 
 
@@ -170,9 +177,10 @@ def main() -> None:
     """Print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=100)
-    rounds = parser.parse_args().rounds
+    add_json(parser)
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(run, args=(rounds, folder), nprocs=2)
+        mp.spawn(run, args=(given.rounds, folder, given.json), nprocs=2)
 
 
 if __name__ == "__main__":

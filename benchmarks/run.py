@@ -14,6 +14,7 @@ from types import ModuleType
 import torch
 
 from benchmarks import classics, papers, workloads
+from benchmarks.figures import TIMINGS, Row, add_json, compared, report, show_timing
 from benchmarks.trees import emit_by
 from benchmarks.workloads import Batch, Step, Workload
 from compiler import compile_step
@@ -99,19 +100,15 @@ def measure(
     return interleave(runs, EXPERT, rounds=rounds, multiple=workload.period, stopwatch=stopwatch(device))
 
 
-def table(rounds: int, names: list[str], device: str, before: Path | None) -> Iterator[str]:
-    """Yield the lines of a Markdown table."""
+def find_rows(rounds: int, names: list[str], device: str, before: Path | None) -> Iterator[Row]:
+    """Yield a row for each variant of each step."""
     variants = dict(VARIANTS)
     if before is not None:
         variants["emitted step before"] = lambda workload: make_before(workload, before)
-    yield "| step | variant | ms | of expert | p10 - p90 | CPU time of expert |"
-    yield "|---|---|---|---|---|---|"
     for workload in WORKLOADS:
         if not names or workload.name in names:
             for name, timing in measure(workload, rounds, device, variants).items():
-                spread = f"{timing.low:.2f} - {timing.high:.2f}"
-                figures = f"{timing.milliseconds:.3f} | {timing.ratio:.3f} | {spread} | {timing.cpu_ratio:.3f}"
-                yield f"| {workload.name} | {name} | {figures} |"
+                yield {"step": workload.name, "variant": name, **compared(timing)}
 
 
 def main() -> None:
@@ -121,12 +118,14 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="an older tree")
     parser.add_argument("names", nargs="*", metavar="NAME")
+    add_json(parser)
     options = parser.parse_args()
     if unknown := set(options.names) - {workload.name for workload in WORKLOADS}:
         parser.error(f"no step is named {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
-    for line in table(options.rounds, options.names, options.device, options.before):
-        print(line, flush=True)
+    print(TIMINGS)
+    rows = find_rows(options.rounds, options.names, options.device, options.before)
+    report(rows, show_timing, options.json, options.rounds)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,12 @@ import random
 import re
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.figures import Row, add_json, report
 from compiler import compile_step
 from graphspec import load
 from runtime import Step, build
@@ -58,6 +59,35 @@ def read_size(name: str) -> int:
     return int(found[1])
 
 
+def find_rows(backend: str, rounds: int, rules: Sequence[str], count: int) -> Iterator[Row]:
+    """Yield a row per rule and variant."""
+    numbers = np.random.default_rng(0)
+    batch = {"ids": numbers.integers(0, count, 256), "y": numbers.normal(size=(256, 64)).astype(np.float32)}
+    for rule in rules:
+        steps: dict[str, Step] = {}
+        for name, fields in VARIANTS.items():
+            text = SPEC.format(rule=rule, count=count, **fields)
+            text = text if fields["sparse"] == "true" else text.replace(", sparse: dense", "")
+            steps[name] = build(compile_step(load(text), backend), device="cpu", seed=0)
+            for _ in range(2):
+                steps[name](batch)
+        times: dict[str, list[float]] = {name: [] for name in steps}
+        for _ in range(rounds):
+            for name in random.sample([*steps], len(steps)):
+                began = time.perf_counter()
+                np.asarray(steps[name].numpy(steps[name](batch)["loss"]))
+                times[name].append(1000 * (time.perf_counter() - began))
+        for name, step in steps.items():
+            memory = statistics.median(measure_memory(step, batch) for _ in range(3))
+            yield {"rule": rule, "variant": name, "ms": statistics.median(times[name]), "MB": memory}
+        del steps
+
+
+def show(row: Row) -> str:
+    """Return the line of a variant."""
+    return f"| {row['rule']} | {row['variant']} | {row['ms']:.2f} | {row['MB']:.0f} |"
+
+
 def main() -> None:
     """Print a line per rule and variant."""
     parser = argparse.ArgumentParser(description="Measure steps on a large table.")
@@ -65,28 +95,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--rules", nargs="+", default=["adam", "adagrad"])
     parser.add_argument("--count", type=int, default=1_000_000)
-    arguments = parser.parse_args()
-    numbers = np.random.default_rng(0)
-    batch = {"ids": numbers.integers(0, arguments.count, 256), "y": numbers.normal(size=(256, 64)).astype(np.float32)}
+    add_json(parser)
+    given = parser.parse_args()
     print("| rule | variant | ms | MB above |\n|---|---|---|---|")
-    for rule in arguments.rules:
-        steps: dict[str, Step] = {}
-        for name, fields in VARIANTS.items():
-            text = SPEC.format(rule=rule, count=arguments.count, **fields)
-            text = text if fields["sparse"] == "true" else text.replace(", sparse: dense", "")
-            steps[name] = build(compile_step(load(text), arguments.backend), device="cpu", seed=0)
-            for _ in range(2):
-                steps[name](batch)
-        times: dict[str, list[float]] = {name: [] for name in steps}
-        for _ in range(arguments.rounds):
-            for name in random.sample([*steps], len(steps)):
-                began = time.perf_counter()
-                np.asarray(steps[name].numpy(steps[name](batch)["loss"]))
-                times[name].append(1000 * (time.perf_counter() - began))
-        for name, step in steps.items():
-            memory = statistics.median(measure_memory(step, batch) for _ in range(3))
-            print(f"| {rule} | {name} | {statistics.median(times[name]):.2f} | {memory:.0f} |", flush=True)
-        del steps
+    report(find_rows(given.backend, given.rounds, given.rules, given.count), show, given.json, given.rounds)
 
 
 if __name__ == "__main__":

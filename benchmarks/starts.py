@@ -13,8 +13,10 @@ import resource
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from benchmarks.figures import Row, add_json, report
 
 HERE = Path(__file__).resolve().parents[1]
 SPEC = "examples/autoencoder/autoencoder.yaml"
@@ -26,14 +28,15 @@ from graphspec import load
 from runtime import build
 build(compile_step(load({SPEC!r})), device="cpu")
 """
+TORCH, BUILT = "import torch", "import torch, and build"
 PROGRAMS: Mapping[str, str] = {
     "Python": "pass",
     "Python and libraries": "import msgspec, pydantic, typer, yaml",
     "--help": COMMAND.format(given=["--help"]),
     "check": COMMAND.format(given=["check", SPEC]),
     "plan": COMMAND.format(given=["plan", SPEC]),
-    "import torch": "import torch",
-    "import torch, and build": BUILD,
+    TORCH: "import torch",
+    BUILT: BUILD,
 }
 
 
@@ -46,25 +49,38 @@ def find_seconds(tree: Path, program: str) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def main() -> None:
-    """Print a table of medians: a column for each tree, and the ratio of the last to the first."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("before", nargs="?", type=Path, help="an older tree")
-    parser.add_argument("--rounds", type=int, default=15)
-    asked = parser.parse_args()
-    trees = tuple(each.resolve() for each in (asked.before, HERE) if each is not None)
+def find_rows(trees: Mapping[str, Path], rounds: int) -> Iterator[Row]:
+    """Yield the median seconds of each program in every tree, and of what building adds to the import of torch."""
     pairs = [(tree, name) for tree in trees for name in PROGRAMS]
-    found: dict[tuple[Path, str], list[float]] = {pair: [] for pair in pairs}
+    found: dict[tuple[str, str], list[float]] = {pair: [] for pair in pairs}
     shuffled = random.Random(0)
-    for number in range(asked.rounds + 1):
+    for number in range(rounds + 1):
         for tree, name in shuffled.sample(pairs, len(pairs)):
-            seconds = find_seconds(tree, PROGRAMS[name])
+            seconds = find_seconds(trees[tree], PROGRAMS[name])
             if number:  # the first round compiles what Python has not compiled yet
                 found[tree, name].append(seconds)
     for name in PROGRAMS:
-        medians = [statistics.median(found[tree, name]) for tree in trees]
-        ratio = f"  {medians[-1] / medians[0]:.2f}" if len(medians) > 1 else ""
-        print(f"{name:24s}" + "".join(f" {each:6.3f}" for each in medians) + ratio)
+        yield {"program": name, **{tree: statistics.median(found[tree, name]) for tree in trees}}
+    above = {tree: statistics.median(found[tree, BUILT]) - statistics.median(found[tree, TORCH]) for tree in trees}
+    yield {"program": "build, above torch", **above}
+
+
+def show(row: Row) -> str:
+    """Return the line of a program: a column for each tree, and the ratio of the last to the first."""
+    medians = [row[tree] for tree in ("before", "now") if tree in row]
+    ratio = f"  {medians[-1] / medians[0]:.2f}" if len(medians) > 1 else ""
+    return f"{row['program']:24s}" + "".join(f" {each:6.3f}" for each in medians) + ratio
+
+
+def main() -> None:
+    """Print a table of medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("before", nargs="?", type=Path, help="an older tree")
+    parser.add_argument("--rounds", type=int, default=15)
+    add_json(parser)
+    asked = parser.parse_args()
+    trees = {name: tree.resolve() for name, tree in (("before", asked.before), ("now", HERE)) if tree is not None}
+    report(find_rows(trees, asked.rounds), show, asked.json, asked.rounds)
 
 
 if __name__ == "__main__":

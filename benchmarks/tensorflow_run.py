@@ -14,6 +14,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
+from benchmarks.figures import TIMINGS, Row, add_json, compared, report, show_timing
 from benchmarks.tensorflow_steps import WORKLOADS, Batch, State, Step, Workload
 from compiler import compile_step
 from graphspec import load
@@ -96,16 +97,12 @@ def measure(workload: Kind, rounds: int, *, xla: bool) -> dict[str, Timing]:
     return interleave({name: cycle(step, batches) for name, step in made.items()}, EXPERT, rounds=rounds)
 
 
-def table(rounds: int, only: str | None, *, xla: bool) -> Iterator[str]:
-    """Yield the lines of a Markdown table."""
-    yield "| step | variant | ms | of expert | p10 - p90 | CPU time of expert |"
-    yield "|---|---|---|---|---|---|"
+def find_rows(rounds: int, only: str | None, *, xla: bool) -> Iterator[Row]:
+    """Yield a row for each variant of each step."""
     for workload in WORKLOADS:
         if only in (None, workload.name):
             for name, timing in measure(workload, rounds, xla=xla).items():
-                spread = f"{timing.low:.2f} - {timing.high:.2f}"
-                figures = f"{timing.milliseconds:.3f} | {timing.ratio:.3f} | {spread} | {timing.cpu_ratio:.3f}"
-                yield f"| {workload.name} | {name} | {figures} |"
+                yield {"step": workload.name, "variant": name, **compared(timing)}
 
 
 def main() -> None:
@@ -114,11 +111,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--only", choices=[workload.name for workload in WORKLOADS])
     parser.add_argument("--xla", action="store_true")
+    add_json(parser)
     options = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    for line in table(options.rounds, options.only, xla=options.xla):
-        print(line, flush=True)
+    print(TIMINGS)
+    report(find_rows(options.rounds, options.only, xla=options.xla), show_timing, options.json, options.rounds)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import Row, add_json, compared, describe, report
 from benchmarks.peers.pace import CHECKED
 from benchmarks.peers.steps import STEPS, write
 from benchmarks.peers.variants import EXPERT, GRAPH, JIT, VARIANTS, Variant
@@ -93,13 +92,19 @@ class Figures:
     build: float
     """Seconds from there to the end of the first step."""
 
-    def row(self, step: str, title: str) -> str:
-        """Return a row of the table."""
-        timing = self.timing
-        ratios = f"{timing.ratio:.2f} | {timing.low:.2f} - {timing.high:.2f} | {timing.cpu_ratio:.2f}"
-        return (
-            f"| {step} | {title} | {self.steps_per_second:,.0f} | {ratios} | {self.megabytes:.0f} | {self.build:.1f} |"
-        )
+    def row(self, step: str, title: str, framework: str) -> Row:
+        """Return it as a row."""
+        return {
+            "step": step,
+            "framework": framework,
+            "library": title,
+            "version": self.version,
+            "steps/s": self.steps_per_second,
+            **compared(self.timing),
+            "MB": self.megabytes,
+            "growth MB": self.growth,
+            "build s": self.build,
+        }
 
 
 def find_difference(found: Sequence[Mapping[str, float]], expected: Sequence[Mapping[str, float]]) -> float:
@@ -158,17 +163,22 @@ def choose(*, jit: bool) -> tuple[dict[str, Variant], list[str]]:
     return {EXPERT: found.pop(EXPERT), **found}, left
 
 
-def describe() -> dict[str, Any]:
-    """Return the machine, its load, and the versions of what is measured."""
-    names = ("torch", "tensorflow-cpu", "tensorflow", "keras", "lightning", "accelerate", "pytorch-ignite")
-    versions = {}
-    for name in names:
-        try:
-            versions[name] = version(name)
-        except ImportError:
-            continue
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else float("nan")
-    return {"python": platform.python_version(), "cores": os.cpu_count(), "load": load, "versions": versions}
+def find_rows(options: argparse.Namespace, wanted: Mapping[str, Variant], left: list[str]) -> Iterator[Row]:
+    """Yield a row for each variant of each step; why one has none is added to what is left out."""
+    for step in options.names or STEPS:
+        for title, figures in measure(step, wanted, options.rounds, options.slice_ms):
+            if isinstance(figures, Figures):
+                yield figures.row(step, title, wanted[title].framework)
+            else:
+                left.append(figures)
+
+
+def show(row: Row) -> str:
+    """Return the line of a variant."""
+    ratio, low, high = row["of expert"]
+    ratios = f"{ratio:.2f} | {low:.2f} - {high:.2f} | {row['CPU time of expert']:.2f}"
+    figures = f"{row['steps/s']:,.0f} | {ratios} | {row['MB']:.0f} | {row['build s']:.1f}"
+    return f"| {row['step']} | {row['library']} | {figures} |"
 
 
 def main() -> None:
@@ -176,7 +186,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--slice-ms", type=float, default=SLICE, help="how long a variant runs in a round")
-    parser.add_argument("--json", type=Path, help="write all figures to this file, too")
+    add_json(parser)
     parser.add_argument(
         "--jit", action="store_true", help="also steps that are captured as one graph (minutes to compile)"
     )
@@ -188,21 +198,10 @@ def main() -> None:
     wanted, left = choose(jit=options.jit or JIT in options.variant)
     if options.variant:
         wanted = {title: each for title, each in wanted.items() if title in (EXPERT, GRAPH, *options.variant)}
-    machine = describe()
-    print(json.dumps(machine))
+    print(json.dumps(describe()))
     print("| step | library | steps/s | of expert | p10 - p90 | CPU time of expert | MB | build s |")
     print("|---" * 8 + "|")
-    found: dict[str, dict[str, Any]] = {}
-    for step in options.names or STEPS:
-        for title, figures in measure(step, wanted, options.rounds, options.slice_ms):
-            if isinstance(figures, Figures):
-                print(figures.row(step, title), flush=True)
-                found.setdefault(step, {})[title] = asdict(figures)
-            else:
-                left.append(figures)
-        if options.json is not None:
-            contents = {"machine": machine, "steps": found, "left out": left}
-            options.json.write_text(json.dumps(contents, indent=2) + "\n")
+    report(find_rows(options, wanted, left), show, options.json, options.rounds)
     print("\n".join(left))
 
 
