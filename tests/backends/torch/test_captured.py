@@ -174,6 +174,34 @@ def test_a_graph_that_needs_to_know_the_rows_is_made_for_each_size(compiler):
     assert compiler.graphs == 4  # the first was for all sizes, and turned out to be for four rows alone
 
 
+class Switched(nn.Module):
+    """A net whose user may replace its activation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.activation = nn.Linear(4, 3), nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.activation(self.net(x))
+
+
+def test_a_module_that_is_replaced_and_a_cache_that_is_emptied_make_a_new_graph(compiler):
+    plan = spec_of("adam")
+    eager, captured = (
+        build(
+            plan, device="cpu", jit=jit, dtype="float64", models={"net": torch.manual_seed(0) and Switched().double()}
+        )
+        for jit in (None, "step")
+    )
+    for graphs, activation in enumerate((nn.ReLU, nn.Tanh, nn.Tanh), 1):
+        for step in (eager, captured):
+            step.models["net"].activation = activation()
+        assert_same(eager, captured, draw(eager, 3))
+        assert compiler.graphs == graphs
+        if graphs == 2:
+            torch._dynamo.reset()
+
+
 def test_states_cross_between_graphs_through_autograd_and_eager_steps(compiler):
     compiler.run = aot_eager
     eager, captured = pair(spec_of({"name": "adamw", "lr": 0.01, "fused": True}, accumulate=2))
