@@ -168,11 +168,13 @@ def has_begun(error: BaseException, loaded: Loaded[object], mode: str, *, traced
     functions = loaded.program.mode(mode).functions
     if not any(is_write(each) for function in functions for each in function.instructions):
         return False
-    stops = list(find_stops(error, loaded))
+    names = loaded.emitted.names
+    called = {"step", *(names.function(each.name) for each in functions)}  # not the support code in the same file
+    stops = [each for each in find_stops(error, loaded) if each[0].f_code.co_qualname in called]
     if not stops:
         return True  # interrupted between the step and its caller
     frame, line = stops[-1]
-    if traced and frame.f_code.co_name in {loaded.emitted.names.function(each.name) for each in functions}:
+    if traced and frame.f_code.co_name != "step":
         return False
     return any(frame.f_code.co_firstlineno < each <= line for each in loaded.emitted.writes)
 

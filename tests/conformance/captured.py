@@ -3,6 +3,8 @@
 With ``--single`` both run in float32, where 50 steps amplify rounding. Then each is compared with eager steps in
 float64 with the same random numbers, and the captured step may be ten times as far from these as the eager one.
 With ``--dynamic`` batches have three sizes in turn, and each function is one graph for all of them.
+
+The last, `overflow`, is a spec of the conformance suite: it has a loss scale, and gradients that are not finite.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,7 @@ from compiler import compile_step
 from graphspec import load
 from runtime import Step, build
 from tests.conformance.scenario import Batch, Scenario
-from tests.conformance.scenarios import examples
+from tests.conformance.scenarios import examples, specs
 from tests.properties.agreement import find_error
 
 STEPS, MOST = 50, 1500
@@ -107,6 +110,14 @@ def try_example(
     return found
 
 
+def scenarios() -> Iterator[Scenario]:
+    """Yield every example, and a spec with a loss scale, policies and overflows, whose optimizers a graph can hold."""
+    yield from examples()
+    overflow = next(each for each in specs() if each.name == "overflow")
+    text = Path(overflow.source).read_text(encoding="utf-8")
+    yield replace(overflow, source=text.replace("name: rmsprop,", "name: lamb,"))
+
+
 def cut(batch: Batch, step: Step, left_out: int) -> Batch:
     """Return a batch without some rows of every micro-batch."""
     shapes = {each.name: each.shape or () for each in step.plan.program.inputs}
@@ -170,13 +181,13 @@ def main(given: Sequence[str] | None = None) -> int:
     )
     print(f"| {' | '.join(titles)} |", "|---" * len(titles) + "|", sep="\n")
     begun, failed, graphs = time.monotonic(), 0, 0
-    for scenario in examples():
+    for scenario in scenarios():
         if not names or scenario.name in names:
             found = try_example(scenario, dtype, dynamic=options.dynamic)
             print(found, flush=True)
             failed, graphs = failed + bool(found.problems), graphs + found.graphs
             torch._dynamo.reset()
-    print(f"{graphs} graphs in {time.monotonic() - begun:.0f} s; {failed} examples are wrong")
+    print(f"{graphs} graphs in {time.monotonic() - begun:.0f} s; {failed} are wrong")
     return int(bool(failed))
 
 

@@ -108,7 +108,7 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         name="captured",
-        asks="Do captured examples give the numbers of their eager steps?",
+        asks="Do captured examples, and a captured step with overflows, give the numbers of their eager steps?",
         against="the eager step, in float64",
         cases=timing.captured,
         share=5,

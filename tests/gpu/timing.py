@@ -10,20 +10,19 @@ import torch
 from benchmarks import captured as graphs
 from benchmarks.run import WORKLOADS, measure
 from benchmarks.workloads import Workload
-from tests.conformance.captured import try_example
+from tests.conformance.captured import scenarios, try_example
 from tests.conformance.scenario import Scenario
-from tests.conformance.scenarios import examples
 from tests.gpu.case import Case, require
 
 ROUNDS = 21
 MOST = 60
 """The steps of a captured example."""
-EARLY = ("gan-digits", "distillation", "wgan-gp", "byol", "sac")
+EARLY = ("gan-digits", "overflow", "distillation", "wgan-gp", "byol", "sac")
 
 
 def captured(device: str) -> Iterator[Case]:
-    """Yield the examples, captured and compiled, against their eager steps in float64."""
-    for scenario in sorted(examples(), key=lambda each: each.name not in EARLY):
+    """Yield the examples, and a spec with overflows, captured and compiled, against their eager steps in float64."""
+    for scenario in sorted(scenarios(), key=lambda each: each.name not in EARLY):
         yield Case(name=scenario.name, run=partial(try_captured, scenario, device), long=True)
 
 

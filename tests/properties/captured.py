@@ -72,6 +72,12 @@ class Tally:
     rejected: Counter[str] = field(default_factory=Counter)
     mismatches: list[str] = field(default_factory=list)
 
+    def reject(self, seed: int, error: SpecError) -> None:
+        """Count a spec that was rejected; a step that failed is a mismatch."""
+        if "GS211" in codes_of(error):
+            self.mismatches.append(f"seed {seed}: {error}")
+        self.rejected[codes_of(error)] += 1
+
     def add(self, other: Tally) -> None:
         """Add what came of other specs."""
         self.agreed += other.agreed
@@ -119,7 +125,7 @@ def judge_specs(seeds: Iterable[int], write: Write = base_spec, *, inductor: boo
             tally.unjudged += 1
             continue
         except SpecError as error:  # of a build
-            tally.rejected[codes_of(error)] += 1
+            tally.reject(seed, error)
             continue
         tally.add(Tally(mismatches=[f"seed {seed}: {mismatch}"]) if mismatch else mine)
         tally.rejected += theirs.rejected
@@ -147,7 +153,7 @@ def try_specs(seeds: Iterable[int], write: Write = base_spec, *, inductor: bool 
                 plan = compile_step(load(json.dumps(document) + "\n"), "torch", pace=PACE)
                 steps = [make(plan, jit) for jit in (None, "step")]
             except SpecError as error:
-                tally.rejected[codes_of(error)] += 1
+                tally.reject(seed, error)
                 continue
             found = compare(steps[0], steps[1], tally)
         tally.mismatches += [f"seed {seed}: {found}"] * bool(found)

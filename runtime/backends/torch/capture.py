@@ -26,7 +26,14 @@ from compiler.ir.instructions import (
 from compiler.ir.program import Function, Program
 from compiler.timing.curves import find_scheduled
 from graphspec.declare.graph import GraphSpec
-from runtime.backends.torch.compat import can_capture, capture_errors, compile_whole, is_fixed_size, leave_open
+from runtime.backends.torch.compat import (
+    can_capture,
+    capture_errors,
+    compile_whole,
+    is_compiling_on,
+    is_fixed_size,
+    leave_open,
+)
 from runtime.backends.torch.execution import ERRORS, Loaded
 from runtime.codegen.lower.overflow import SCALE, VERDICTS
 from runtime.codegen.resources import find_training_modes, is_running
@@ -89,12 +96,12 @@ class Captured:
 
         Dynamo and compilers raise before anything of a graph has run.
         """
-        if self.reason:
+        if self.reason or not is_compiling_on():
             return self.function(batch)
         self.feed()
         sizes = self.find_sizes(batch) if self.free else tuple(each.shape for each in batch.values())
         try:
-            outputs = self.compiled(batch) if sizes in self.sizes else self.begin(batch, sizes)
+            return self.run(batch, sizes)
         except capture_errors() as error:
             if not self.free:
                 self.reason = explain(error)
@@ -103,6 +110,10 @@ class Captured:
             self.free, self.compiled, self.sizes = {}, compile_whole(self.function, COMPILER), set()
             self.report(f"{self.title} is a graph for each size of batch: {explain(error)}")
             return self(batch)
+
+    def run(self, batch: Mapping[str, torch.Tensor], sizes: Sizes) -> dict[str, object]:
+        """Run the graph, and count what it has done: what ends this early leaves a step that has begun to write."""
+        outputs = self.compiled(batch) if sizes in self.sizes else self.begin(batch, sizes)
         self.settle()
         return outputs
 
@@ -138,7 +149,7 @@ class Captured:
         for optimizer, ops in self.optimizers:
             optimizer.settle(sum(committed.get(op, True) for op in ops))
         for window in self.windows:
-            window.settle()
+            window.count_rows()
 
     def begin(self, batch: Mapping[str, torch.Tensor], sizes: Sizes) -> dict[str, object]:
         """Take the first step with batches of some sizes, for which a graph is made."""
@@ -250,6 +261,8 @@ def find_obstacle(function: Function, loaded: Loaded) -> tuple[str, str]:
     program, optimizers = loaded.program, loaded.names["OPTIMIZERS"]
     if not can_capture():
         return "", "this version of PyTorch does not capture gradients; 2.13 does"
+    if not is_compiling_on():
+        return "", "torch.compile is switched off"
     if program.parallel is not None:
         return "", "processes send each other messages in the middle of it"
     for each in function.instructions:
@@ -305,6 +318,14 @@ def _halting(graph: object, inputs: object) -> Callable[..., NoReturn]:
         raise _Traced
 
     return halt
+
+
+def has_run(error: BaseException) -> bool:
+    """Return whether an error came out of a graph, or of what follows it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not Captured.run.__code__:
+        trace = trace.tb_next
+    return trace is not None
 
 
 def explain(error: BaseException) -> str:

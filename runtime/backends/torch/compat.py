@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -31,6 +31,7 @@ __all__ = [
     "has_drawn",
     "is_alias",
     "is_batch_norm",
+    "is_compiling_on",
     "is_draw",
     "is_fixed_size",
     "is_supported",
@@ -90,12 +91,20 @@ def can_capture() -> bool:
     return hasattr(settings, "trace_autograd_ops")
 
 
+def is_compiling_on() -> bool:
+    """Return whether torch.compile makes graphs, and is not switched off by its settings or its stance."""
+    import torch._dynamo.eval_frame as frames
+
+    is_off = torch._dynamo.config.disable or os.environ.get("TORCHDYNAMO_DISABLE", "") == "1"
+    return not is_off and frames._stance.stance in ("default", "fail_on_recompile")
+
+
 def capture_errors() -> tuple[type[Exception], ...]:
     """Return the errors of functions that cannot be captured or compiled: nothing of them has run."""
-    from torch._dynamo.exc import TorchDynamoException
+    from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
     from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
-    return (TorchDynamoException, ConstraintViolationError)
+    return (TorchDynamoException, ConstraintViolationError, FailOnRecompileLimitHit)
 
 
 def is_fixed_size(error: BaseException) -> bool:
@@ -118,6 +127,10 @@ def leave_open(batch: Mapping[str, torch.Tensor], axes: Mapping[str, Sequence[in
     return found
 
 
+OWN = ("aten", "prims", "prim", "keyed")
+"""The namespaces of torch's own operators, and of draws."""
+
+
 def compile_whole(function: Callable[..., Any], compiler: str | Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of a batch that becomes one graph for each size that is not left open, gradients included.
 
@@ -128,8 +141,6 @@ def compile_whole(function: Callable[..., Any], compiler: str | Callable[..., An
 
     torch._dynamo.config.trace_autograd_ops = True
     compile_graph: Any = torch._dynamo.lookup_backend(compiler) if isinstance(compiler, str) else compiler
-    if compiler == "inductor":  # Dynamo guards the sizes and strides of every input; once is enough
-        compile_graph = partial(compile_graph, config_patches={"size_asserts": False})
 
     def compile_tensors(graph: Any, inputs: Any) -> Any:
         """Compile a graph once Dynamo knows that it reads no tensor as a Python number.
@@ -139,8 +150,11 @@ def compile_whole(function: Callable[..., Any], compiler: str | Callable[..., An
         """
         for name in _find_float_symbols(inputs):
             TensorifyState.specialize(name)
+        options: Any = {}
+        if compiler == "inductor":  # of inputs Dynamo's guards check sizes and strides; only others' operators may err
+            options["config_patches"] = {"size_asserts": any(map(_is_foreign, graph.graph.nodes))}
         try:
-            return compile_graph(graph, inputs)
+            return compile_graph(graph, inputs, **options)
         finally:
             TensorifyState.clear()
 
@@ -158,6 +172,17 @@ def compile_whole(function: Callable[..., Any], compiler: str | Callable[..., An
         return found
 
     return run
+
+
+def _is_foreign(node: Any) -> bool:
+    """Return whether a node calls an operator that is neither torch's own nor a keyed draw."""
+    match node.target:
+        case torch._ops.OpOverload(namespace=space):
+            return space not in OWN
+        case torch._ops.OpOverloadPacket(_qualified_op_name=name):
+            return name.partition("::")[0] not in OWN
+        case _:
+            return False
 
 
 def _find_made(function: Callable[..., Any]) -> Iterator[tuple[Any, Callable[..., Any]]]:

@@ -17,7 +17,7 @@ from compiler.ir.program import InputDecl, OptimizerDecl, Program
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.backends.torch import tensors
-from runtime.backends.torch.capture import Captured
+from runtime.backends.torch.capture import Captured, has_run
 from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.backends.torch.contents import (
     StoredShard,
@@ -189,6 +189,10 @@ class TorchEngine(ModuleEngine):
             return self.step(*given)
         with torch.inference_mode(False), torch.enable_grad():
             return self.step(*given)
+
+    def has_begun(self, error: BaseException, mode: str) -> bool:
+        """Return whether a step that raised had already changed state that outlives it; a graph counts as one write."""
+        return has_run(error) or ModuleEngine.has_begun(self, error, mode)
 
     def overflow(self) -> Overflow:
         """Return what the last step with verdicts found about its gradients."""

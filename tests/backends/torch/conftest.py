@@ -1,10 +1,14 @@
-"""How the tests of PyTorch choose the way in which a step is tried before its first."""
+"""How a step is tried before its first, and what compiles the graphs of captured ones."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
 
-from runtime.backends.torch import dryrun
+import pytest
+import torch
+
+from runtime.backends.torch import capture, dryrun
+from tests.backends.torch.captured_steps import Compiler
 
 
 @pytest.fixture(params=["real", "fake"])
@@ -13,3 +17,12 @@ def way_of_trying(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     if request.param == "fake":
         monkeypatch.setattr(dryrun, "SMALL", -1)
     return request.param
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
+    """Compile with what runs the operations that Dynamo has found as they are."""
+    made = Compiler(lambda graph, inputs: graph.forward)
+    monkeypatch.setattr(capture, "COMPILER", made)
+    yield made
+    torch._dynamo.reset()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,88 +15,16 @@ from torch._dynamo.backends.debugging import aot_eager
 from compiler import compile_step
 from graphspec import load
 from graphspec.diagnostics import SpecError
-from runtime import Step, build
+from runtime import build
 from runtime.backends.torch import capture
-from runtime.backends.torch.tensors import sample_inputs
-
-EXAMPLES = Path(__file__).parents[3] / "examples"
-CLOSE = 1e-9
-"""Of float64 steps: the orders of some sums differ."""
-
-
-class Compiler:
-    """A compiler that runs graphs operation by operation, and counts them."""
-
-    def __init__(self, run: Callable[[Any, Any], Any]) -> None:
-        self.run, self.graphs = run, 0
-
-    def __call__(self, graph: Any, inputs: Any) -> Any:
-        made = self.run(graph, inputs)  # autograd may find a number to be constant, and have Dynamo begin again
-        self.graphs += 1
-        return made
-
-
-@pytest.fixture
-def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
-    """Compile with what runs the operations that Dynamo has found as they are."""
-    made = Compiler(lambda graph, inputs: graph.forward)
-    monkeypatch.setattr(capture, "COMPILER", made)
-    yield made
-    torch._dynamo.reset()
-
-
-def pair(plan, jit="step", **options) -> tuple[Step, Step]:
-    """Return the eager step of a plan and the captured one, with the same weights."""
-    eager, captured = (build(plan, device="cpu", dtype="float64", jit=each, **options) for each in (None, jit))
-    return eager, captured
-
-
-def draw(step: Step, count: int, rows: int = 4):
-    """Yield batches of numbers between 0 and 1."""
-    generator = torch.Generator().manual_seed(1)
-    inputs = sample_inputs(step.plan.program, {"batch": rows}, torch.device("cpu"), torch.float64) or {}
-    for _ in range(count):
-        yield {
-            name: torch.rand(each.shape, generator=generator, dtype=each.dtype) if each.is_floating_point() else each
-            for name, each in inputs.items()
-        }
-
-
-def assert_same(eager: Step, captured: Step, batches, mode: str = "train") -> None:
-    """Take steps of both with the same batches: outputs are equal, and so is all state at their end."""
-    for batch in batches:
-        for one, other in zip(eager(batch, mode).items(), captured(batch, mode).items(), strict=True):
-            assert one[0] == other[0]
-            torch.testing.assert_close(one[1], other[1], rtol=CLOSE, atol=CLOSE)
-    assert_alike(eager, captured)
-
-
-def assert_alike(eager: Step, captured: Step) -> None:
-    """Compare all state."""
-    ours, theirs = captured.state(), eager.state()
-    assert ours.counters == theirs.counters
-    assert ours.arrays.keys() == theirs.arrays.keys()
-    for name, array in theirs.arrays.items():
-        torch.testing.assert_close(*map(torch.from_numpy, (ours.arrays[name], array)), rtol=CLOSE, atol=CLOSE)
-
-
-def plan_of(name: str):
-    return compile_step(load(next(EXAMPLES.glob(f"*/{name}.yaml"))))
-
-
-def spec_of(rule, groups=None, precision=None, further=None, **update):
-    """Return the plan of a step of a small net; ``further`` are more ops."""
-    net = {"layers": [{"linear": 5}, "relu", {"linear": 3}], "optimizer": rule}
-    net |= {"groups": groups} if groups else {}
-    ops = {
-        "out": {"forward": "net", "inputs": "x"},
-        "loss": {"loss": "mse", "inputs": ["out", "y"]},
-        "step": {"update": "net", "loss": "loss", **update},
-    }
-    inputs = {"x": {"shape": ["batch", 4]}, "y": {"shape": ["batch", 3]}}
-    spec = {"graphspec": 1, "name": "small", "inputs": inputs, "outputs": ["loss"], "models": {"net": net}}
-    spec |= {"precision": precision} if precision else {}
-    return compile_step(load(json.dumps({**spec, "ops": {**ops, **(further or {})}})))
+from tests.backends.torch.captured_steps import (
+    EXAMPLES,
+    assert_same,
+    draw,
+    pair,
+    plan_of,
+    spec_of,
+)
 
 
 def test_one_graph_for_each_size_of_batch_whatever_happens_in_between(compiler):
@@ -140,6 +66,46 @@ def test_one_graph_for_batches_of_all_sizes_but_one_row(compiler):
     batch = next(draw(eager, 1, rows=9))
     captured(batch)
     assert not any(hasattr(each, "_dynamo_dynamic_indices") for each in batch.values())  # the caller's are not marked
+
+
+def test_more_sizes_than_graphs_are_made_for_run_eagerly(compiler):
+    eager, captured = pair(spec_of("adam"))
+    batches = [batch for rows in range(2, 12) for batch in draw(eager, 1, rows)]
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        assert_same(eager, captured, batches)
+    assert compiler.graphs == 8
+
+
+def test_torch_compile_that_is_switched_off(compiler):
+    eager, captured = pair(spec_of("adam"))
+    assert_same(eager, captured, draw(eager, 2))
+    with torch.compiler.set_stance("force_eager"):
+        assert_same(eager, captured, draw(eager, 2))
+        eager, late = pair(spec_of("adam"))
+    assert any("torch.compile is switched off" in each for each in late.notes)
+    assert_same(eager, late, draw(eager, 2))
+    assert compiler.graphs == 1
+
+
+def test_a_window_of_gradients_that_may_be_absent_is_built(compiler):
+    eager, captured = pair(spec_of("adam", accumulate=2, missing="skip"))
+    assert_same(eager, captured, draw(eager, 4))
+
+
+def test_an_average_in_every_iteration_of_a_part(compiler):
+    ops = {
+        "out": {"forward": "net", "inputs": "x"},
+        "loss": {"loss": "mse", "inputs": ["out", 0.5]},
+        "step": {"update": "net", "loss": "loss"},
+        "average": {"ema": "net", "into": "slow", "decay": {"kind": "tf", "max": 0.9}},
+    }
+    net = {"layers": [{"linear": 3}], "optimizer": "adam"}
+    spec = {"graphspec": 1, "name": "thrice", "inputs": {"x": {"shape": ["batch", 4]}}}
+    spec |= {"models": {"net": net, "slow": {"like": "net"}}}
+    plan = compile_step(load(json.dumps({**spec, "ops": {"part": {"repeat": 3, "ops": ops}}})))
+    eager, captured = pair(plan)
+    assert_same(eager, captured, draw(eager, 4))
+    assert compiler.graphs == 1
 
 
 @pytest.mark.parametrize("example", ["gan-digits", "sac", "tied-lm"])
@@ -297,84 +263,6 @@ def test_groups_and_numbers_that_are_set_by_hand(compiler):
         step.optimizers["net"].options["eps"] = 0.2
     assert_same(eager, captured, draw(eager, 3))
     assert compiler.graphs == 2
-
-
-SCALED = {"loss_scale": {"initial": 7, "growth_steps": 2, "growth_factor": 3, "backoff_factor": 0.3}}
-BAD = (0, 2, 3, 8)
-"""The steps whose batches have a number that is not finite."""
-
-
-def draw_overflows(step: Step, count: int):
-    """Yield batches, some of which make gradients overflow."""
-    for number, batch in enumerate(draw(step, count)):
-        if number in BAD:
-            batch["y"][1, 2] = (torch.inf, torch.nan)[number % 2]
-        yield batch
-
-
-def assert_same_verdicts(eager: Step, captured: Step, count: int = 12) -> list[bool]:
-    """Take steps in both forms and compare them with what they say of each; return when the update took place."""
-    taken: list[bool] = []
-    for batch in draw_overflows(eager, count):
-        for one, other in zip(eager(batch).values(), captured(batch).values(), strict=True):
-            torch.testing.assert_close(one, other, rtol=CLOSE, atol=CLOSE, equal_nan=True)
-        theirs, ours = (step._built.engine.overflow() for step in (eager, captured))
-        assert ours == theirs  # of which parameter the gradient was not finite, and the scale, too
-        taken.append(ours.committed.get("step", False))
-    assert_alike(eager, captured)
-    return taken
-
-
-@pytest.mark.parametrize("rule", ["sgd", "adam", "lion", "lamb", "schedule_free_adamw"])
-def test_updates_whose_gradients_are_not_finite_leave_no_trace_in_a_graph(compiler, rule):
-    average = {"slow": {"ema": "net", "decay": {"kind": "tf", "max": 0.9}}}
-    rule = {"name": rule, "lr": {"schedule": "step", "from": 0.05, "factor": 0.5, "every": 3}}
-    rule |= {"momentum": 0.9} if rule["name"] == "sgd" else {}
-    groups = [{"match": "0.*", "lr_scale": 0.5}] if rule["name"] == "adam" else None
-    eager, captured = pair(spec_of(rule, groups, SCALED, average))
-    assert assert_same_verdicts(eager, captured) == [number not in BAD for number in range(12)]
-    assert compiler.graphs == 1
-    for one, other in ((eager, captured), (captured, eager)):
-        one.restore(other.state())
-    assert_same_verdicts(eager, captured)
-    assert compiler.graphs == 1
-
-
-@pytest.mark.parametrize("policy", ["drop", "window"])
-def test_windows_that_leave_out_gradients_or_are_spoiled_by_them(compiler, policy):
-    eager, captured = pair(spec_of("adam", precision=SCALED, accumulate={"steps": 3, "on_nonfinite": policy}))
-    taken = assert_same_verdicts(eager, captured)
-    # the third of each window: in the first two of them two steps, then one, have such gradients, in the third one
-    assert [taken[at] for at in (2, 5, 8, 11)] == [policy == "drop"] * 3 + [True]
-    assert compiler.graphs == 2
-    captured.restore(eager.state())
-    assert_same_verdicts(eager, captured, 5)  # ends in the middle of a window
-
-
-def twice():
-    """Return a plan in which two updates apply one optimizer, and only the first may be skipped."""
-    again = {"second": {"loss": "mse", "inputs": ["out", 0.5]}, "again": {"update": "net", "loss": "second"}}
-    again["again"] |= {"after": "step", "on_overflow": "own"}
-    return spec_of("adam", precision=SCALED, further=again, on_overflow="own")
-
-
-def test_an_optimizer_that_is_applied_again_counts_only_what_took_place(compiler):
-    """The second update reads Adam's corrections of bias from how often it was applied, which the device knows."""
-    eager, captured = pair(twice())
-    assert assert_same_verdicts(eager, captured) == [number not in BAD for number in range(12)]
-    assert captured.optimizers["net"].iterations == 24 - len(BAD)
-    assert compiler.graphs == 1
-
-
-def test_verdicts_of_a_graph_that_does_not_compile_are_those_of_eager_steps(monkeypatch):
-    def refuse(graph: Any, inputs: Any) -> Any:
-        raise ValueError("no compiler here")
-
-    monkeypatch.setattr(capture, "COMPILER", refuse)
-    eager, captured = pair(twice())
-    with pytest.warns(UserWarning, match="runs eagerly"):
-        assert_same_verdicts(eager, captured)
-    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("rng", ["native", "portable"])

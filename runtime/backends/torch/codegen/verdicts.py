@@ -112,7 +112,7 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool, late: bool
                 early |= _find_counted(each)
             case _:
                 pass
-        if is_write and condition <= on_host and not late:
+        if is_write and condition <= on_host and (not late or isinstance(each, RestoreAccumulator)):
             known[id(each)] = latest
     final = frozenset(id(each) for each in instructions[last + 1 :] if id(each) in known)
     return Reading(reads=reads, known=known, final=final, heard=heard)

@@ -41,7 +41,7 @@ class Figures:
             self.make(len(rows), len(names))
         self.array[:] = rows  # a tenth of the time of a tensor and a copy
         if self.table is not self.host:
-            self.table.copy_(self.host, non_blocking=True)  # the host does not wait
+            self.table.copy_(self.host.clone(), non_blocking=True)  # the host does not wait, and may write the next
         self.last = rows
 
     def read(self, turn: int | torch.Tensor) -> dict[str, torch.Tensor]:
@@ -77,16 +77,17 @@ class FedNumber:
 
 
 class FedDecay(Decay):
-    """A decay of an average that depends on how often it took place."""
+    """A decay of an average that depends on how often it took place, in each iteration of a part."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.now = torch.zeros((), dtype=torch.float64)
+        self.now = [torch.zeros((), dtype=torch.float64) for _ in self.ops]
 
     def feed(self) -> None:
-        """Compute the number for the step that runs."""
-        self.now.fill_(super().__call__())
+        """Compute the numbers for the step that runs."""
+        for number, each in enumerate(self.now, 1):
+            each.fill_(super().__call__(number))
 
-    def __call__(self) -> Any:
-        """Return the number: outside a graph as it is."""
-        return self.now if torch.compiler.is_compiling() else super().__call__()
+    def __call__(self, number: int = 1) -> Any:
+        """Return the number of an iteration: outside a graph as it is."""
+        return self.now[number - 1] if torch.compiler.is_compiling() else super().__call__(number)

@@ -96,7 +96,7 @@ class InGraph(Optimizer):
         if torch.compiler.is_compiling():
             require_gradients(gradients)
             self.advance_all(gradients, self.numbers(self.turn))
-            self.turn += 1
+            self.turn = self.turn + 1  # not in place: it may be a tensor that was put back
         else:
             self.catch_up()
             super().apply(gradients)

@@ -52,8 +52,8 @@ class GraphVerdicts(Verdicts):
         places = [each is not None for found in sets for each in found]
         finite = torch.stack(flags).all() if flags else torch.ones((), dtype=torch.bool)
         finite = finite if filled is None else finite | torch.logical_not(filled)
-        told = iter([torch.where(each, 0.0, torch.nan) for each in flags])
-        self.seen[update] = tuple(next(told) if there else None for there in places), finite
+        marks = iter([torch.where(each, 0.0, torch.nan) for each in flags])
+        self.seen[update] = tuple(next(marks) if there else None for there in places), finite
         return finite
 
     @contextmanager
@@ -115,13 +115,17 @@ class GraphLossScale(LossScale):
             return super().scaled(seeds)
         if isinstance(seeds, (tuple, list)):
             return tuple(self.scaled(each) for each in seeds)
-        return seeds * self.now.to(seeds.device, seeds.dtype)
+        return (seeds * self.wide(seeds)).to(seeds.dtype)
 
     def unscale(self, gradients: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
         """Return gradients divided by the scale, as new tensors; what is absent stays absent."""
         if not torch.compiler.is_compiling():
             return super().unscale(gradients)
-        return tuple(None if each is None else each / self.now.to(each.device, each.dtype) for each in gradients)
+        return tuple(None if each is None else (each / self.wide(each)).to(each.dtype) for each in gradients)
+
+    def wide(self, like: torch.Tensor) -> torch.Tensor:
+        """Return the scale on the device of a tensor, in float32 at least: in float16 a large one is infinite."""
+        return self.now.to(like.device, torch.promote_types(like.dtype, torch.float32)).expand(like.shape)
 
     def update(self, finite: bool) -> None:
         """Let the scale follow a step whose gradients were all finite, or not; in a graph, leave that to the host."""

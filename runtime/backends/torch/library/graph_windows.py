@@ -46,7 +46,7 @@ class GraphWindow(Window):
             self.count = torch.as_tensor(self.count, dtype=torch.float64, device=device)
         self.gained, self.is_emptied = 0, False
 
-    def settle(self) -> None:
+    def count_rows(self) -> None:
         """Count the rows that the graph has added, unless the device does."""
         is_empty = self.is_emptied and not self.gained
         if self.guard == "none":
