@@ -82,7 +82,7 @@ def test_the_numbers_of_a_graph_are_where_its_kernels_read_them() -> None:
         optimizer = GraphAdam([torch.ones(2, device=DEVICE)], lr=0.1)
         with awaited() as seen:
             optimizer.feed(1)
-        assert optimizer.figures.read("0.lr").device.type == DEVICE
+        assert optimizer.figures.read(0)["lr"].device.type == DEVICE
     assert seen == []
 
 

@@ -27,9 +27,9 @@ class Figures:
         self.make(0, 0)
 
     def make(self, updates: int, numbers: int) -> None:
-        """Make a table of so many rows and columns, and an array that is its memory on the host."""
-        host = torch.zeros(updates, numbers, dtype=self.dtype)
-        self.host, self.array, self.table = host, host.numpy(), host.to(self.device)
+        """Make a table of so many rows and columns; on the host, also an array that is its memory."""
+        self.table = torch.zeros(updates, numbers, dtype=self.dtype, device=self.device)
+        self.array = self.table.numpy() if self.device.type == "cpu" else None
 
     def write(self, numbers: Sequence[Mapping[str, float]]) -> None:
         """Write the numbers of the updates to come; other names, or more updates, than before make another tensor."""
@@ -39,9 +39,10 @@ class Figures:
         if names != self.names or len(rows) != len(self.table):
             self.names = names
             self.make(len(rows), len(names))
-        self.array[:] = rows  # a tenth of the time of a tensor and a copy
-        if self.table is not self.host:
-            self.table.copy_(self.host.clone(), non_blocking=True)  # the host does not wait, and may write the next
+        if self.array is None:
+            self.table.copy_(torch.tensor(rows, dtype=self.dtype), non_blocking=True)  # the host does not wait
+        else:
+            self.array[:] = rows  # a tenth of the time of a tensor and a copy
         self.last = rows
 
     def read(self, turn: int | torch.Tensor) -> dict[str, torch.Tensor]:
