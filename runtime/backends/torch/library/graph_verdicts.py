@@ -103,11 +103,9 @@ class GraphLossScale(LossScale):
 
     def seed(self, loss: torch.Tensor) -> torch.Tensor:
         """Return what the gradient of a loss starts with: the scale in place of 1."""
-        return (
-            self.scaled(torch.ones_like(loss, requires_grad=False))
-            if torch.compiler.is_compiling()
-            else super().seed(loss)
-        )
+        if not torch.compiler.is_compiling():
+            return super().seed(loss)
+        return self.scaled(torch.ones_like(loss, requires_grad=False))
 
     def scaled(self, seeds: Any) -> Any:
         """Return given seeds times the scale."""

@@ -48,11 +48,11 @@ class GraphWindow(Window):
 
     def count_rows(self) -> None:
         """Count the rows that the graph has added, unless the device does."""
-        is_empty = self.is_emptied and not self.gained
-        if self.guard == "none":
-            self.rows = self.gained + (0 if self.is_emptied else self.rows)
-            is_empty = not self.rows
-        if is_empty:
+        if self.guard == "none" and not self.is_emptied:
+            self.rows += self.gained
+        elif self.guard == "none":
+            self.rows = self.gained
+        if self.is_emptied and not self.gained:
             super().drop()
 
     @torch.no_grad()
