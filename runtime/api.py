@@ -51,13 +51,13 @@ def build(
     - ``jit_compile``: let XLA compile the step, on TensorFlow only (GS268). Numbers differ in the last bits.
     - ``jit``: ``"step"`` captures each function that trains as one graph, autograd and optimizers included, which
       torch.compile compiles in its first step. Numbers differ in the last bits. `notes` of the step say what runs
-      eagerly all the same, and why. ``"step"`` makes a graph for each size of batch, ``"dynamic"`` one for all sizes
-      but 1. On TensorFlow every step is a graph already.
+      eagerly all the same, and why. ``"step"`` makes a graph for each size of batch, which on CUDA is recorded as a
+      CUDA graph in its third step; ``"dynamic"`` one for all sizes but 1. On TensorFlow every step is a graph already.
     - ``weights``: whether to read the files under `weights:`; not needed for a step that is restored right away.
     - ``profile``: show the parts of the step in the profilers of PyTorch and TensorFlow by the names of their ops.
     - ``norms``: measure the gradients of updates for :attr:`StepReport.updates`.
       Only reading a norm waits for the device.
-    - ``report``: called with a line of text when a graph begins to be compiled, and when it is.
+    - ``report``: called with a line of text when a graph begins to be compiled, when it is, and when it is recorded.
 
     Raises SpecError with every problem found, and GS217 where the framework is not installed.
 

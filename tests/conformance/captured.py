@@ -3,6 +3,7 @@
 With ``--single`` both run in float32, where 50 steps amplify rounding. Then each is compared with eager steps in
 float64 with the same random numbers, and the captured step may be ten times as far from these as the eager one.
 With ``--dynamic`` batches have three sizes in turn, and each function is one graph for all of them.
+With ``--recorded`` graphs are recorded and replayed, on the host, by the rules of CUDA graphs; nothing is compiled.
 
 The last, `overflow`, is a spec of the conformance suite: it has a loss scale, and gradients that are not finite.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,12 +25,14 @@ import torch
 from compiler import compile_step
 from graphspec import load
 from runtime import Step, build
+from runtime.backends.torch import capture
+from tests.backends.torch.recorder import HostRecorder
 from tests.conformance.scenario import Batch, Scenario
 from tests.conformance.scenarios import examples, specs
 from tests.properties.agreement import find_error
 
 STEPS, MOST = 50, 1500
-"""How many steps are taken: more than the first where some graph has not run by then, but no more than the second."""
+"""How many steps are taken: at least the first, and up to the second until every graph is made and recorded."""
 CROSSED = 25
 """After so many steps, each continues with the state of the other."""
 CLOSE = 1e-9
@@ -52,12 +56,14 @@ class Found:
     graphs: int = 0
     unmade: Sequence[str] = ()
     """Functions that were captured, but did not run."""
+    recorded: int = 0
+    """Recordings that were made of graphs, where the device records."""
     again: int = 0
     """Graphs that were made although there was one for the active set and the size of the batch."""
     seconds: float = 0.0
     """To compile all graphs."""
     eager: Sequence[str] = ()
-    """Notes on functions that are not captured."""
+    """Notes on functions that are not captured, or not recorded."""
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -68,7 +74,7 @@ class Found:
     def __str__(self) -> str:
         """Return a row of a table, and what is wrong below it."""
         apart = f"{self.outputs:.0e} | {self.state:.0e}" + f" | {self.rounding:.0e}" * bool(self.rounding)
-        figures = f"{self.steps} | {self.graphs} | {self.again} | {apart}"
+        figures = f"{self.steps} | {self.graphs} | {self.recorded} | {self.again} | {apart}"
         lines = (*self.eager, *(f"not run: {each}" for each in self.unmade), *self.problems)
         return "\n    ".join((f"| {self.name} | {figures} | {self.seconds:.0f} |", *lines))
 
@@ -92,7 +98,7 @@ def try_example(
     exact = eager if dtype == "float64" else build(plan, device=device, dtype="float64", allow=scenario.allow)
     graphs: Mapping[str, Any] = captured._built.engine.graphs  # pyright: ignore[reportAttributeAccessIssue]
     for number, batch in enumerate(scenario.batches(eager.spec)):
-        if number == most or (number >= STEPS and all(each.made for each in graphs.values())):
+        if number == most or (number >= STEPS and have_run(graphs, told)):
             break
         batch = cut(batch, eager, number % 3) if dynamic else batch
         if number == CROSSED:
@@ -106,9 +112,17 @@ def try_example(
         found.rounding = max(found.rounding, measure(theirs, known))
         found.steps += 1
     finish(found, captured, eager, exact)
-    found.eager = [each for each in captured.notes if " runs eagerly: " in each]
+    found.eager = [each for each in captured.notes if " runs eagerly: " in each or " is not recorded " in each]
+    found.recorded = sum(each.startswith("recorded ") for each in told)
     found.seconds = sum(float(each.split()[-2]) for each in told if each.startswith("compiled "))
     return found
+
+
+def have_run(graphs: Mapping[str, Any], told: Sequence[str]) -> bool:
+    """Return whether every function has a graph, and a recording of it where the device records."""
+    recorded = [title for title, each in graphs.items() if each.recorded and not each.recorded.obstacles]
+    is_recorded = all(f"recorded {title} as a CUDA graph" in told for title in recorded)
+    return is_recorded and all(each.made for each in graphs.values())
 
 
 def scenarios() -> Iterator[Scenario]:
@@ -167,13 +181,18 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--single", action="store_true", help="in float32, compared with eager steps in float64")
     parser.add_argument("--dynamic", action="store_true", help="batches of three sizes, with one graph for all")
+    parser.add_argument("--recorded", action="store_true", help="graphs that are replayed as CUDA graphs would be")
     options = parser.parse_args(given)
+    if options.recorded:
+        capture.COMPILER, capture.find_recorder = "aot_eager", lambda device: HostRecorder()
+        warnings.filterwarnings("error", ".* is not recorded ")
     names, dtype = options.names, "float32" if options.single else "float64"
     torch.set_num_threads(1)
     titles = (
         "example",
         "steps",
         "graphs",
+        "recorded",
         "made again",
         "outputs",
         "state",

@@ -108,11 +108,11 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         name="captured",
-        asks="Do captured examples, and a captured step with overflows, give the numbers of their eager steps?",
+        asks="Do captured examples, and one with overflows, give the numbers of their eager steps as CUDA graphs?",
         against="the eager step, in float64",
         cases=timing.captured,
         share=5,
-        columns=("graphs", "outputs", "state", "compiled in s", "functions"),
+        columns=("graphs", "recorded", "outputs", "state", "compiled in s", "functions"),
     ),
     Check(
         name="captured bench",

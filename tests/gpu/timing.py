@@ -27,14 +27,14 @@ def captured(device: str) -> Iterator[Case]:
 
 
 def try_captured(scenario: Scenario, device: str) -> tuple[object, ...]:
-    """Return how many graphs there were, and how far from the eager step; raise Wrong where something is."""
+    """Return how many graphs and recordings there were, and how far from the eager step; raise Wrong where one is."""
     try:
         found = try_example(scenario, device=device, most=MOST)
     finally:
         torch._dynamo.reset()
     require(not found.problems, "; ".join(found.problems))
     eager = f"{len(found.eager)} eager" if found.eager else ""
-    return found.graphs, f"{found.outputs:.0e}", f"{found.state:.0e}", f"{found.seconds:.0f}", eager
+    return found.graphs, found.recorded, f"{found.outputs:.0e}", f"{found.state:.0e}", f"{found.seconds:.0f}", eager
 
 
 def bench(device: str) -> Iterator[Case]:

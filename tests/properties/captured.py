@@ -1,20 +1,22 @@
 """Random specs, captured as graphs: ``python -m tests.properties.captured COUNT [--eager] [--inductor] [--specs all]``.
 
 Their numbers are compared with those of the oracle, or for more steps with eager ones, slots of optimizers included.
-Graphs run the operations that Dynamo has found as they are, or what Inductor makes of them.
+Graphs run the operations that Dynamo has found as they are, or what Inductor makes of them. With ``--recorded`` they
+are recorded in their third step and replayed, by the rules of CUDA graphs; there are more steps then.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -25,6 +27,7 @@ from graphspec.diagnostics import SpecError
 from runtime import Step, build
 from runtime.backends.torch import capture
 from runtime.backends.torch.codegen.graph import GraphDialect
+from tests.backends.torch.recorder import HostRecorder
 from tests.oracle.optimizers import DegenerateError
 from tests.properties import agreement
 from tests.properties.agreement import (
@@ -46,8 +49,10 @@ from tests.properties.users import make_models
 
 INSIDE = frozenset(GraphDialect.direct)
 """The rules of optimizers that a graph can hold."""
-STEPS = 3
-"""How often the modes of a spec are gone through."""
+Way: TypeAlias = Literal["operations", "inductor", "recorded"]
+"""How graphs run."""
+STEPS: Mapping[Way, int] = {"operations": 3, "inductor": 3, "recorded": 9}
+"""How often the modes of a spec are gone through in a comparison with eager steps."""
 
 
 Write = Callable[[Random], Any]
@@ -67,6 +72,8 @@ class Tally:
     """Specs whose numbers say nothing: they overflow, or hang on rounding."""
     graphs: int = 0
     """Functions that were captured, and compiled no more than once."""
+    recorded: int = 0
+    """Recordings that were made of graphs."""
     eager: Counter[str] = field(default_factory=Counter)
     """Why functions ran eagerly, as often as they did."""
     rejected: Counter[str] = field(default_factory=Counter)
@@ -84,6 +91,7 @@ class Tally:
         self.uncaptured += other.uncaptured
         self.unjudged += other.unjudged
         self.graphs += other.graphs
+        self.recorded += other.recorded
         self.eager += other.eager
         self.rejected += other.rejected
         self.mismatches += other.mismatches
@@ -102,24 +110,29 @@ class CapturedExecution(Execution):
 
 
 @contextmanager
-def running(inductor: bool) -> Iterator[None]:
-    """Compile with Inductor, or run the operations of a graph one by one."""
-    before = capture.COMPILER
-    capture.COMPILER = "inductor" if inductor else lambda graph, inputs: graph.forward
+def running(way: Way, tally: Tally) -> Iterator[None]:
+    """Compile with Inductor, run the operations of a graph one by one, or replay them as a CUDA graph would."""
+    before, recorder = (capture.COMPILER, capture.find_recorder), HostRecorder()
+    capture.COMPILER = "inductor" if way == "inductor" else lambda graph, inputs: graph.forward
+    if way == "recorded":
+        capture.find_recorder = lambda device: recorder
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", ".* is not recorded ")
+            yield
     finally:
-        capture.COMPILER = before
+        capture.COMPILER, capture.find_recorder = before
+        tally.recorded += recorder.recorded
         torch._dynamo.reset()
 
 
-def judge_specs(seeds: Iterable[int], write: Write = base_spec, *, inductor: bool = False) -> Tally:
+def judge_specs(seeds: Iterable[int], write: Write = base_spec, *, way: Way = "operations") -> Tally:
     """Compare captured steps of random specs with the oracle; eager ones of the emitted files are compared, too."""
     tally = Tally()
     for seed in seeds:
         mine, theirs = Tally(), agreement.Tally()
         try:
-            with running(inductor):
+            with running(way, mine):
                 mismatch = agreement.try_spec(direct(write(Random(seed))), ("fewest",), theirs, partial(run, mine))
         except DegenerateError:
             tally.unjudged += 1
@@ -143,11 +156,11 @@ def run(tally: Tally, document: Mapping[str, object], modes: Sequence[str]) -> R
     return record
 
 
-def try_specs(seeds: Iterable[int], write: Write = base_spec, *, inductor: bool = False) -> Tally:
+def try_specs(seeds: Iterable[int], write: Write = base_spec, *, way: Way = "operations") -> Tally:
     """Compare captured steps of random specs with eager ones."""
     tally = Tally()
     for seed in seeds:
-        with running(inductor):
+        with running(way, tally):
             try:
                 document = direct(write(Random(seed)))
                 plan = compile_step(load(json.dumps(document) + "\n"), "torch", pace=PACE)
@@ -155,7 +168,7 @@ def try_specs(seeds: Iterable[int], write: Write = base_spec, *, inductor: bool 
             except SpecError as error:
                 tally.reject(seed, error)
                 continue
-            found = compare(steps[0], steps[1], tally)
+            found = compare(steps[0], steps[1], tally, STEPS[way])
         tally.mismatches += [f"seed {seed}: {found}"] * bool(found)
     return tally
 
@@ -180,11 +193,11 @@ def make(plan: Plan, jit: Any, models: Mapping[str, torch.nn.Module] | None = No
     return build(plan, device="cpu", dtype="float64", allow=["tests"], jit=jit, models=models)
 
 
-def compare(eager: Step, captured: Step, tally: Tally) -> str:
+def compare(eager: Step, captured: Step, tally: Tally, rounds: int) -> str:
     """Return the first difference of a captured step from an eager one; nothing where they agree."""
     spec = eager.spec
     tolerance = SINGLE if is_single(spec) else TOLERANCE
-    turns = find_turns(spec, modes_of(eager.plan) * STEPS)
+    turns = find_turns(spec, modes_of(eager.plan) * rounds)
     for number, (turn, batch) in enumerate(zip(turns, batches(spec), strict=False), 1):
         outputs, theirs = (take(step, batch, turn) for step in (captured, eager))
         pairs = [(outputs, theirs), (outputs, theirs) if not theirs else (state_of(captured), state_of(eager))]
@@ -254,17 +267,22 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--eager", action="store_true", help="compare with eager steps, not with the oracle")
     parser.add_argument("--inductor", action="store_true", help="compile the graphs: half a minute for each spec")
+    parser.add_argument("--recorded", action="store_true", help="record the graphs, by the rules of CUDA graphs")
     parser.add_argument(
         "--specs", choices=WRITERS, default="base", help="with all features few become graphs (default: base)"
     )
     options = parser.parse_args()
     attempt, write = (try_specs if options.eager else judge_specs), WRITERS[options.specs]
+    way: Way = "inductor" if options.inductor else "recorded" if options.recorded else "operations"
     tally = Tally()
     for seed in range(options.first, options.first + options.count):
-        found = attempt([seed], write, inductor=options.inductor)
+        found = attempt([seed], write, way=way)
         tally.add(found)
-        print(f"seed {seed}: {found.graphs} graphs", *found.mismatches, *found.rejected, sep=", ", flush=True)
+        counts = f"{found.graphs} graphs" + f", {found.recorded} recorded" * options.recorded
+        print(f"seed {seed}: {counts}", *found.mismatches, *found.rejected, sep=", ", flush=True)
     print(f"{tally.agreed} specs with {tally.graphs} graphs agree, and {tally.uncaptured} without graphs")
+    if options.recorded:
+        print(f"{tally.recorded} recordings were made of these graphs")
     print(f"{tally.unjudged} say nothing: they diverge, or hang on rounding")
     for title, counted in (("rejected", tally.rejected), ("run eagerly", tally.eager)):
         print(f"{title}:", *(f"\n  {number:4} {name}" for name, number in counted.most_common() if number))

@@ -59,7 +59,7 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     call_checked(loaded, spec, ERRORS, "build", *setting.place, models)
     found = UNCAPTURED
     if request.jit is not None:
-        found = capture(loaded, spec, sample, request.report, dynamic=request.jit == "dynamic")
+        found = capture(loaded, spec, sample, request.report, device, dynamic=request.jit == "dynamic")
     engine = TorchEngine.over(loaded, spec, setting, late, found.graphs)
     return Built(
         plan=learned.plan,

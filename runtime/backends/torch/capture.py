@@ -6,7 +6,7 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, final
 
 import torch
@@ -27,14 +27,17 @@ from compiler.ir.program import Function, Program
 from compiler.timing.curves import find_scheduled
 from graphspec.declare.graph import GraphSpec
 from runtime.backends.torch.compat import (
+    Compile,
     can_capture,
     capture_errors,
     compile_whole,
+    find_compiler,
     is_compiling_on,
     is_fixed_size,
     leave_open,
 )
 from runtime.backends.torch.execution import ERRORS, Loaded
+from runtime.backends.torch.replay import Recorded, Recorder, find_recorder
 from runtime.codegen.lower.overflow import SCALE, VERDICTS
 from runtime.codegen.resources import find_training_modes, is_running
 from runtime.engine.load import find_named, name_subject
@@ -43,10 +46,6 @@ from runtime.problems import quiet
 Step = Callable[[Mapping[str, torch.Tensor]], dict[str, object]]
 Report = Callable[[str], None]
 Sizes = tuple[Sequence[int | str], ...]
-Compile = Callable[[Any, Sequence[torch.Tensor]], Callable[..., Any]]
-"""A compiler of graphs, as torch.compile takes them for `backend`."""
-
-
 COMPILER: str | Compile = "inductor"
 """What compiles the graphs."""
 
@@ -81,6 +80,8 @@ class Captured:
     modes: Sequence[tuple[nn.Module, bool]]
     """Modules, each with whether it is in training when the graph begins."""
     report: Report
+    recorded: Recorded | None
+    """How its graphs are recorded, where the device can."""
     compiled: Step
     free: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
     """The axes of inputs along which their sizes are left open."""
@@ -180,14 +181,16 @@ def capture(
     spec: GraphSpec,
     batch: Mapping[str, torch.Tensor] | None,
     report: Report | None,
+    device: torch.device,
     *,
     dynamic: bool,
 ) -> Capture:
     """Replace the functions of a built module that take gradients or apply them, and can be captured, by graphs.
 
     Each is tried with a ``batch`` first, up to where its graph would run; without one that is left to its first step.
-    ``dynamic``: one graph for batches of every size.
+    ``dynamic``: one graph for batches of every size. Others are recorded where the ``device`` can.
     """
+    recorder = None if dynamic else find_recorder(device)
     graphs: dict[str, Captured] = {}
     notes: list[str] = []
     table, names = loaded.names["FUNCTIONS"], loaded.emitted.names
@@ -201,7 +204,7 @@ def capture(
             title = f"{mode.mode} ({', '.join(function.active)})" if function.active else mode.mode
             op, reason = find_obstacle(function, loaded)
             if not reason:
-                made = _make(function, title, loaded, report or (lambda _: None))
+                made = _make(function, title, loaded, report or (lambda _: None), recorder, device)
                 made.free = {name: axes for name, axes in rows.items() if axes} if dynamic else {}
                 op, reason = ("", "") if batch is None else attempt(made, batch, loaded)
                 if reason and made.free:
@@ -215,7 +218,11 @@ def capture(
                     continue
             subject = f"{name_subject(spec, op)}: " if op else ""
             notes.append(f"{title} runs eagerly: {subject}{reason}")
-    notes += [f"{title} is one graph, compiled in its first step" for title in graphs]
+    for title, made in graphs.items():
+        obstacles = made.recorded.obstacles if made.recorded else ()
+        notes += [f"{title} is not recorded as a CUDA graph: {each}" for each in obstacles]
+        is_recorded = made.recorded is not None and not obstacles
+        notes.append(f"{title} is one graph, compiled in its first step{' and recorded in its third' * is_recorded}")
     return Capture(graphs=graphs, notes=tuple(notes))
 
 
@@ -224,8 +231,10 @@ def is_heavy(function: Function) -> bool:
     return any(isinstance(each, (Apply, Gradient)) for each in function.instructions)
 
 
-def _make(function: Function, title: str, loaded: Loaded, report: Report) -> Captured:
-    """Return a function that will be captured when it is first called."""
+def _make(
+    function: Function, title: str, loaded: Loaded, report: Report, recorder: Recorder | None, device: torch.device
+) -> Captured:
+    """Return a function that will be captured when it is first called, whose numbers are on a device."""
     names, plain = loaded.names, loaded.names[loaded.emitted.names.function(function.name)]
     applied: dict[str, list[str]] = {}
     for each in function.instructions:
@@ -236,18 +245,25 @@ def _make(function: Function, title: str, loaded: Loaded, report: Report) -> Cap
     fed = tuple(names[each] for each in FED if each in names)
     watched = tuple(names[each] for each in ("Taps",) if each in names)
     modules = dict.fromkeys(module for model in names["MODELS"].values() for module in model.modules())
+    numbers, scale = [each for each in names.values() if isinstance(each, fed)], names.get(SCALE)
+    for each in numbers if scale is None else (*numbers, scale):
+        each.place(device)
+    compiler, recorded = find_compiler(COMPILER), None
+    if recorder is not None:
+        recorded = Recorded(title=title, compiler=compiler, recorder=recorder, device=device, report=report)
     return Captured(
         title=title,
         function=plain,
         optimizers=[(names["OPTIMIZERS"][each], ops) for each, ops in applied.items()],
-        fed=[each for each in names.values() if isinstance(each, fed)],
+        fed=numbers,
         windows=[names["WINDOWS"][each] for each in dict.fromkeys(windows)],
         verdicts=names.get(VERDICTS) if is_resolved else None,
-        scale=names.get(SCALE),
+        scale=scale,
         taps=[each for each in names.values() if isinstance(each, watched)],
         modes=[(module, module.training) for module in modules],
         report=report,
-        compiled=compile_whole(plain, COMPILER),
+        recorded=recorded,
+        compiled=compile_whole(plain, recorded or compiler),
     )
 
 
@@ -299,9 +315,10 @@ def attempt(made: Captured, batch: Mapping[str, torch.Tensor], loaded: Loaded) -
     plain: Any = made.function
     trial = types.FunctionType(plain.__code__.replace(), plain.__globals__, plain.__name__)
     made.feed()
+    compiler = replace(made.recorded, compiler=_halting) if made.recorded else _halting
     try:
         with quiet():
-            compile_whole(trial, _halting)(leave_open(batch, made.free) if made.free else batch)
+            compile_whole(trial, compiler)(leave_open(batch, made.free) if made.free else batch)
     except _Traced:
         return "", ""
     except Exception as error:

@@ -8,7 +8,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import torch
 import torch.utils.checkpoint
@@ -20,13 +20,20 @@ if TYPE_CHECKING:
 
 OLDEST = (2, 11)
 """The first version with everything used here, and in the kernels of the library."""
+Compile: TypeAlias = Callable[[Any, Sequence[torch.Tensor]], Callable[..., Any]]
+"""A compiler of graphs, as torch.compile takes them for `backend`."""
 __all__ = [
+    "Compile",
     "DispatchMode",
+    "add_input",
     "can_capture",
     "capture_errors",
     "compile_whole",
+    "copy_graph",
     "copying",
     "fake_mode",
+    "find_compiler",
+    "find_source",
     "find_written",
     "has_drawn",
     "is_alias",
@@ -131,7 +138,57 @@ OWN = ("aten", "prims", "prim", "keyed")
 """The namespaces of torch's own operators, and of draws."""
 
 
-def compile_whole(function: Callable[..., Any], compiler: str | Callable[..., Any]) -> Callable[..., Any]:
+def find_compiler(compiler: str | Compile) -> Compile:
+    """Return the compiler of graphs that has a name."""
+    if not isinstance(compiler, str):
+        return compiler
+    import torch._dynamo
+
+    found: Any = torch._dynamo.lookup_backend(compiler)
+    if compiler != "inductor":
+        return found
+
+    def compile_graph(graph: Any, inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        """Compile a graph.
+
+        Of its inputs Dynamo's guards check sizes and strides, so that only others' operators may err. Inductor's own
+        CUDA graphs would overwrite the results of a step in the next.
+        """
+        asserts = any(map(_is_foreign, graph.graph.nodes))
+        return found(graph, inputs, config_patches={"size_asserts": asserts, "triton.cudagraphs": False})
+
+    return compile_graph
+
+
+def find_source(node: Any) -> str:
+    """Return where an input of a graph comes from, in Python: ``G['net'].scale`` for one from a global."""
+    name: Any = node._dynamo_source.name
+    return name if isinstance(name, str) else name()  # a method before torch 2.12
+
+
+def copy_graph(graph: Any) -> Any:
+    """Return a copy of a graph that Dynamo has made, which keeps its own for itself, with what others ask of it."""
+    copied: Any = torch.fx.GraphModule(graph, torch.fx.Graph())
+    known: dict[Any, Any] = {}
+    copied.graph.output(copied.graph.graph_copy(graph.graph, known))
+    for node in graph.graph.find_nodes(op="placeholder"):
+        known[node]._dynamo_source = node._dynamo_source
+    copied.meta, copied._param_name_to_source = graph.meta, graph._param_name_to_source
+    return copied
+
+
+def add_input(graph: Any, name: str, example: torch.Tensor) -> Any:
+    """Return a new last input of a copy of a graph."""
+    from torch._dynamo.source import LocalSource
+
+    *_, last = graph.graph.find_nodes(op="placeholder")
+    with graph.graph.inserting_after(last):
+        node = graph.graph.placeholder(name)
+    node.meta["example_value"], node._dynamo_source = example, LocalSource(name)
+    return node
+
+
+def compile_whole(function: Callable[..., Any], compiler: str | Compile) -> Callable[..., Any]:
     """Return a function of a batch that becomes one graph for each size that is not left open, gradients included.
 
     The setting that lets torch.compile trace gradients is one of the process: it adds what can be captured.
@@ -140,7 +197,7 @@ def compile_whole(function: Callable[..., Any], compiler: str | Callable[..., An
     from torch._dynamo.symbolic_convert import TensorifyState
 
     torch._dynamo.config.trace_autograd_ops = True
-    compile_graph: Any = torch._dynamo.lookup_backend(compiler) if isinstance(compiler, str) else compiler
+    compile_graph = find_compiler(compiler)
 
     def compile_tensors(graph: Any, inputs: Any) -> Any:
         """Compile a graph once Dynamo knows that it reads no tensor as a Python number.
@@ -150,11 +207,8 @@ def compile_whole(function: Callable[..., Any], compiler: str | Callable[..., An
         """
         for name in _find_float_symbols(inputs):
             TensorifyState.specialize(name)
-        options: Any = {}
-        if compiler == "inductor":  # of inputs Dynamo's guards check sizes and strides; only others' operators may err
-            options["config_patches"] = {"size_asserts": any(map(_is_foreign, graph.graph.nodes))}
         try:
-            return compile_graph(graph, inputs, **options)
+            return compile_graph(graph, inputs)
         finally:
             TensorifyState.clear()
 

@@ -13,6 +13,7 @@ from compiler import compile_step
 from graphspec import load
 from runtime import Step, build
 from runtime.backends.torch.tensors import sample_inputs
+from tests.backends.torch.recorder import HostRecorder
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 CLOSE = 1e-9
@@ -21,6 +22,8 @@ CLOSE = 1e-9
 
 class Compiler:
     """A compiler that runs graphs operation by operation, and counts them."""
+
+    recorder: HostRecorder | None = None  # what records the graphs
 
     def __init__(self, run: Callable[[Any, Any], Any]) -> None:
         self.run, self.graphs = run, 0

@@ -9,6 +9,7 @@ import torch
 
 from runtime.backends.torch import capture, dryrun
 from tests.backends.torch.captured_steps import Compiler
+from tests.backends.torch.recorder import HostRecorder
 
 
 @pytest.fixture(params=["real", "fake"])
@@ -19,10 +20,13 @@ def way_of_trying(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     return request.param
 
 
-@pytest.fixture
-def compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
-    """Compile with what runs the operations that Dynamo has found as they are."""
+@pytest.fixture(params=["launched", pytest.param("recorded", marks=pytest.mark.long)])
+def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
+    """Compile with what runs the operations that Dynamo has found as they are, or as recordings repeat them."""
     made = Compiler(lambda graph, inputs: graph.forward)
     monkeypatch.setattr(capture, "COMPILER", made)
+    if request.param == "recorded":
+        made.recorder = HostRecorder()
+        monkeypatch.setattr(capture, "find_recorder", lambda device: made.recorder)
     yield made
     torch._dynamo.reset()

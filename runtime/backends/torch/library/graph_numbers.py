@@ -13,6 +13,16 @@ import torch
 from runtime.support.decays import Decay
 
 
+def number_on(device: torch.device | str) -> torch.Tensor:
+    """Return room for a number on a device, in double precision where it has it."""
+    return torch.zeros((), dtype=wide_on(device), device=device)
+
+
+def wide_on(device: torch.device | str) -> torch.dtype:
+    """Return the widest type of numbers of a device."""
+    return torch.float32 if torch.device(device).type == "mps" else torch.float64
+
+
 class Figures:
     """Numbers by name for every update of a step, in one tensor, in double precision where the device has it.
 
@@ -22,7 +32,7 @@ class Figures:
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.names: tuple[str, ...] = ()
         self.device = torch.device(device)
-        self.dtype = torch.float32 if self.device.type == "mps" else torch.float64
+        self.dtype = wide_on(device)
         self.last: list[tuple[float, ...]] = []
         self.make(0, 0)
 
@@ -63,7 +73,11 @@ class FedNumber:
         dtype: torch.dtype | None = None,
     ) -> None:
         self.number, self.device, self.dtype = read, device, dtype
-        self.now = torch.zeros((), dtype=torch.float64)
+        self.now = number_on("cpu")
+
+    def place(self, device: torch.device) -> None:
+        """Put the number where the kernels of a graph read it."""
+        self.now = number_on(device)
 
     def feed(self) -> None:
         """Compute the number for the step that runs."""
@@ -82,7 +96,11 @@ class FedDecay(Decay):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.now = [torch.zeros((), dtype=torch.float64) for _ in self.ops]
+        self.now = [number_on("cpu") for _ in self.ops]
+
+    def place(self, device: torch.device) -> None:
+        """Put the numbers where the kernels of a graph read them."""
+        self.now = [number_on(device) for _ in self.ops]
 
     def feed(self) -> None:
         """Compute the numbers for the step that runs."""

@@ -24,7 +24,9 @@ class GraphRandom(KeyedRandom):
     def __init__(self, seed: int, device: torch.device | str, dtype: torch.dtype = torch.float32) -> None:
         super().__init__(seed, device, dtype)
         self.source = self.kind(seed, device, dtype)
-        self.turn = torch.zeros((), dtype=torch.int64)  # changes with every step, so that no graph keeps a draw
+        self.turn = torch.zeros(
+            (), dtype=torch.int64, device=self.device
+        )  # changes with every step, so that no graph keeps a draw
         self.calls, self.op, self.order = 0, "", self.turn  # calls of models in this step, and the one that draws
         self.library, self.draw, self.mask = define_draws(self)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from runtime.backends.torch.library.graph_numbers import number_on
 from runtime.backends.torch.library.scaling import LossScale
 from runtime.backends.torch.library.verdicts import Verdicts
 
@@ -94,7 +95,11 @@ class GraphLossScale(LossScale):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.now = torch.zeros((), dtype=torch.float64)
+        self.now = number_on("cpu")
+
+    def place(self, device: torch.device) -> None:
+        """Put the scale where the kernels of a graph read it."""
+        self.now = number_on(device)
 
     def feed(self) -> None:
         """Give the scale to the step that runs."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from runtime.backends.torch.library.graph_numbers import number_on
 from runtime.backends.torch.library.optimizers import require_gradients
 from runtime.backends.torch.library.windows import Window, at_least_one, on_device, wide_type
 
@@ -23,7 +24,7 @@ class GraphWindow(Window):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.known_rows = torch.zeros((), dtype=torch.float64)
+        self.known_rows = number_on(self.parameters[0].device if self.parameters else "cpu")
 
     def feed(self) -> None:
         """Make the sums ready, and compute how many rows they stand for."""
