@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from runtime.audit.trace import Backward, Cut, Event, GradientChange, GradientRead, GradientUse, Place, Source, Update
+from runtime.audit.trace import Backward, Cut, GradientChange, GradientRead, GradientUse, Place, Source, Update
 from runtime.backends.torch.audit.copies import DIVIDING, MULTIPLYING, find_copy
 from runtime.backends.torch.audit.kernels import Kernels
 from runtime.backends.torch.audit.log import CutMark, Log
@@ -104,7 +104,8 @@ class Calls(TorchFunctionMode):
             held = self._taken.get(id(each))
             if held is not None and held.ref() is each:
                 self._note_use(held, log.place())
-                if held.earlier is not None and _is_listed_twice(each):
+                # Whether two lists of the program hold it takes a search through all objects, so it is asked last.
+                if held.earlier is not None and sum(type(one) is list for one in gc.get_referrers(each)) > 1:
                     self._taken[id(each)] = held._replace(earlier=None)
                     log.add(GradientUse(place=log.place(), tensor=held.cell.number, taken=held.earlier, listed=True))
         if is_in_place:
@@ -174,8 +175,12 @@ class Calls(TorchFunctionMode):
         place = log.place()
         count, before = log.cells.pending.get(cell.number, 0), self._taken.get(id(gradient))
         earlier = None
-        if before is not None and before.ref() is gradient and _is_rewritten(cell, log.events[before.position :]):
-            earlier = before.place
+        if before is not None and before.ref() is gradient:
+            since = log.events[before.position :]
+            gains = (gain for each in since if isinstance(each, Backward) for gain in each.gains)
+            is_stepped = any(isinstance(each, Update) for each in since)
+            if not is_stepped and any(gain.tensor == cell.number for gain in gains):
+                earlier = before.place
         self._taken[id(gradient)] = _Taken(weakref.ref(gradient), cell, count, place, len(log.events), earlier)
         log.add(GradientRead(place=place, tensor=cell.number))
 
@@ -290,16 +295,3 @@ class Calls(TorchFunctionMode):
             elif kind != "dead_term" or is_linear:
                 found.add(number)
         return frozenset(found)
-
-
-def _is_rewritten(cell: Cell, events: Sequence[Event]) -> bool:
-    """Return whether a backward has written the gradient of a tensor, and nothing has been stepped."""
-    if any(isinstance(each, Update) for each in events):
-        return False
-    gains = (gain for each in events if isinstance(each, Backward) for gain in each.gains)
-    return any(gain.tensor == cell.number for gain in gains)
-
-
-def _is_listed_twice(tensor: torch.Tensor) -> bool:
-    """Return whether two lists of the program hold a tensor. It searches all objects, so it is called rarely."""
-    return sum(type(each) is list for each in gc.get_referrers(tensor)) > 1

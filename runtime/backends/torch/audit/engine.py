@@ -98,7 +98,12 @@ class Engine:
         inputs = _find_inputs(args)
         accumulates = bool(kwargs.get("accumulate_grad", True))
         starts = [node_of(each) if isinstance(each, torch.Tensor) else each.node for each in roots]
-        nodes, leaves = walk(starts, _find_targets(inputs))
+        edges = (
+            torch.autograd.graph.get_gradient_edge(each) if isinstance(each, torch.Tensor) else each
+            for each in inputs
+            if not isinstance(each, torch.Tensor) or each.requires_grad
+        )
+        nodes, leaves = walk(starts, frozenset(edge.node for edge in edges) if inputs else None)
         through, freed = frozenset[int](), None
         for node in nodes:
             for run in node.metadata.get(RUNS, ()):
@@ -217,18 +222,6 @@ class Engine:
 def _find_inputs(args: Sequence[Any]) -> tuple[Any, ...]:
     """Return what a backward is asked to differentiate by; nothing means all leaves."""
     return tuple(args[3]) if len(args) > 3 else ()
-
-
-def _find_targets(inputs: Sequence[Any]) -> frozenset[Any] | None:
-    """Return the nodes for which gradients are asked; None for all leaves."""
-    if not inputs:
-        return None
-    edges = (
-        torch.autograd.graph.get_gradient_edge(each) if isinstance(each, torch.Tensor) else each
-        for each in inputs
-        if not isinstance(each, torch.Tensor) or each.requires_grad
-    )
-    return frozenset(edge.node for edge in edges)
 
 
 def walk(starts: Sequence[Any], targets: frozenset[Any] | None) -> tuple[list[Any], list[torch.Tensor]]:

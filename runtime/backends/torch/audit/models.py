@@ -16,6 +16,7 @@ from runtime.backends.torch.audit.tags import Tag
 from runtime.backends.torch.audit.tensors import find_tensors, node_of
 
 CUTS = "stepgraph-cuts"
+_DROPOUT, _NORM = nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase
 
 
 class Pending(NamedTuple):
@@ -109,10 +110,15 @@ class Models:
             if is_compiled:
                 log.unseen[f"{name} is compiled: its layers cannot be observed"] = None
             is_aside = not call.recorded and not log.running and log.stepped and not is_called_from("checkpoint")
-            moves = _find_moving(module) if is_aside else ""
+            parts = module.named_modules() if is_aside else ()
+            norms = ((key, each) for key, each in parts if isinstance(each, _NORM))
+            moving = (key for key, each in norms if each.training and each.running_mean is not None)
+            moves = next((f"{key}.running_mean".lstrip(".") for key in moving), "")
             if moves:
                 for each in find_tensors((result,)):
                     log.loose.put(each, Tag(forwards=frozenset({len(log.events)})))
+            layers = () if module.training else module.modules()
+            idle = (type(each).__name__ for each in layers if isinstance(each, (_DROPOUT, _NORM)) and not each.training)
             log.add(
                 Forward(
                     place=call.place,
@@ -123,7 +129,7 @@ class Models:
                     training=module.training,
                     recorded=call.recorded,
                     trainable=any(each.requires_grad for each in module.parameters()),
-                    idle="" if module.training else _find_idle(module),
+                    idle=next(idle, ""),
                     moves=moves,
                     backward=log.backward,
                     compiled=is_compiled,
@@ -149,14 +155,3 @@ class Models:
 
     def _add(self, place: Place, model: nn.Module, kind: Any, other: Place | None) -> None:
         self._log.add(Replicated(place=place, model=self._log.names.of(model), event=kind, other=other))
-
-
-def _find_idle(module: nn.Module) -> str:
-    kinds = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
-    return next((type(each).__name__ for each in module.modules() if isinstance(each, kinds) and not each.training), "")
-
-
-def _find_moving(module: nn.Module) -> str:
-    norms = ((name, each) for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._NormBase))
-    moving = (name for name, each in norms if each.training and each.running_mean is not None)
-    return next((f"{name}.running_mean".lstrip(".") for name in moving), "")

@@ -113,12 +113,6 @@ class Optimizers:
         numbers = frozenset(cell.number for cell in cells if cell is not None)
         return ref, Facts(name=self._log.names.of(optimizer) if numbers else "", tensors=numbers)
 
-    def _note_idle(self) -> None:
-        """Note the optimizers that wait for their first step, while the variables of the program name them."""
-        with self._log.quiet():
-            waiting = [ref for ref in self._alive() if id(ref()) not in self._log.stepped]
-            self._idle = [each for each in map(self._look_up, waiting) if each[1].tensors]
-
     # ------------------------------------------------------------ steps
 
     def before_step(
@@ -130,7 +124,9 @@ class Optimizers:
             return None
         if not self._steps:
             self._note_kept()
-            self._note_idle()
+            with log.quiet():  # while the variables of the program name those that wait for their first step
+                waiting = [ref for ref in self._alive() if id(ref()) not in log.stepped]
+                self._idle = [each for each in map(self._look_up, waiting) if each[1].tensors]
             self._stop(optimizer)
             if log.tape is not None:
                 log.tape.step()

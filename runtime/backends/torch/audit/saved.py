@@ -75,8 +75,13 @@ class SavedTensors:
                 self._note_read(saved, cell, now, raised)
             else:
                 self._note_value(saved, raised)
-        if raised:
-            raise RuntimeError(_say(saved))
+        if raised:  # in the words of autograd's own error, which hooks of saved tensors turn off
+            origin = f", which is {saved.origin}," if saved.origin else ""
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                f"[{value.type()} {list(value.shape)}]{origin} is at version {value._version}; expected version "
+                f"{saved.count} instead.{_HINT_OF_ANOMALIES if torch.is_anomaly_enabled() else _HINT}"
+            )
         return value
 
     def _note_value(self, saved: _Saved, raised: bool) -> None:
@@ -119,14 +124,3 @@ class SavedTensors:
                 needed=not is_kept_for_nothing,
             )
         )
-
-
-def _say(saved: _Saved) -> str:
-    """Return the message of autograd's own error, which hooks of saved tensors turn off."""
-    value = saved.value
-    origin = f", which is {saved.origin}," if saved.origin else ""
-    return (
-        "one of the variables needed for gradient computation has been modified by an inplace operation: "
-        f"[{value.type()} {list(value.shape)}]{origin} is at version {value._version}; expected version {saved.count} "
-        f"instead.{_HINT_OF_ANOMALIES if torch.is_anomaly_enabled() else _HINT}"
-    )

@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 from compiler.ir.value import Json
-from runtime.audit.trace import Backward, Event, Trace, Write
+from runtime.audit.trace import Backward, Trace, Write
 from runtime.backends.torch.audit.arguments import find_arguments
 from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.places import find_argument, frames, variables_of
@@ -115,9 +115,12 @@ class Taping:
             with log.quiet():
                 self._add(results[0], data=not results[0].requires_grad)
             return
-        if not results or (
-            len(results) == 1 and not _is_in_place(function) and any(results[0] is each for each in args)
-        ):
+        is_in_place = (
+            function == "__setitem__"
+            or (function.endswith("_") and not function.endswith("__") and function != "requires_grad_")
+            or (function.startswith("__i") and function not in ("__invert__", "__index__"))
+        )
+        if not results or (len(results) == 1 and not is_in_place and any(results[0] is each for each in args)):
             return
         with log.quiet():
             given, options = self._encode(tuple(args)), {key: self._encode(each) for key, each in kwargs.items()}
@@ -141,8 +144,9 @@ class Taping:
 
     def begin(self) -> None:
         """Note that a model is about to run: what steps and averages before it have left is complete."""
-        since = self._snapshots[-1][0] if self._snapshots else 0
-        if not self._moved and not any(_is_move(each) for each in islice(self._log.events, since, None)):
+        events = islice(self._log.events, self._snapshots[-1][0] if self._snapshots else 0, None)
+        moves = (each for each in events if isinstance(each, Write) and each.by == "code" and each.sources)
+        if not self._moved and next(moves, None) is None:
             return
         self._moved = False
         with self._log.quiet():
@@ -150,7 +154,9 @@ class Taping:
                 self._roots = _find_roots()
                 for module in self._roots:
                     self._keep(module)
-                for each in _find_stepped():
+                optimizers = (each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer))
+                groups = (group for each in optimizers for group in each.__dict__.get("param_groups", ()))
+                for each in [each for group in groups for each in group["params"]]:  # it may be a part of no module
                     self._keep_one(each, "params")
             numbers = {number: _copy(each) for number, each in self._kept.items()}
         self._snapshots.append((len(self._log.events), numbers))
@@ -188,6 +194,11 @@ class Taping:
             assert isinstance(inputs, tuple)
             keys = tuple(key for key, each in result.items() if isinstance(each, torch.Tensor)) if is_named else ()
             outputs = tuple(self._add(each) for each in find_tensors((result,)))
+        device = next(iter((*module.parameters(), *module.buffers()))).device.type
+        is_cast = torch.is_autocast_enabled(device)
+        # A module may be called by the `forward` of a model that itself is not called.
+        methods = (variables_of(each).get("self") for each in frames() if each.f_code.co_name == "forward")
+        outer = [each for each in methods if isinstance(each, nn.Module) and each is not module]
         self._entries.append(
             Ran(
                 position=len(log.events),
@@ -199,16 +210,10 @@ class Taping:
                 has_others=is_tuple and not all(isinstance(each, torch.Tensor) for each in result),
                 recorded=recorded,
                 training=module.training,
-                autocast=_find_autocast(module),
-                inside=self._find_bypassed(module),
+                autocast=str(torch.get_autocast_dtype(device)).removeprefix("torch.") if is_cast else "",
+                inside=log.names.of(outer[-1]) if outer and module in outer[-1].modules() else "",
             )
         )
-
-    def _find_bypassed(self, module: nn.Module) -> str:
-        """Return the model that has a module, and whose `forward` runs without a call of the model; empty for none."""
-        methods = (variables_of(each).get("self") for each in frames() if each.f_code.co_name == "forward")
-        outer = [each for each in methods if isinstance(each, nn.Module) and each is not module]
-        return self._log.names.of(outer[-1]) if outer and module in outer[-1].modules() else ""
 
     def derived(self, event: Backward, roots: Sequence[Any], inputs: Sequence[Any], result: Any) -> None:
         """Note a backward, or gradients that it returns."""
@@ -231,7 +236,12 @@ class Taping:
         """Note a step of an optimizer."""
         log, self._moved = self._log, True
         groups = tuple(
-            {key: _plain(each) for key, each in group.items() if key != "params"} for group in optimizer.param_groups
+            {
+                key: float(each) if isinstance(each, torch.Tensor) and each.numel() == 1 else each
+                for key, each in group.items()
+                if key != "params"
+            }
+            for group in optimizer.param_groups
         )
         found = [[log.cells.add(each) for each in group["params"]] for group in optimizer.param_groups]
         if id(optimizer) not in self._schedules:  # looking for it takes as long as the program has objects
@@ -269,6 +279,7 @@ class Taping:
             names = {id(each): inner for inner, each in (*module.named_parameters(), *module.named_buffers())}
             tensors = {number: names[id(each)] for number, each in self._kept.items() if id(each) in names}
             layers = describe_layers(module)
+            listed = module if layers is None and type(module) is nn.Sequential else ()
             models[name] = Model(
                 name=name,
                 kind=kind,
@@ -277,7 +288,7 @@ class Taping:
                 layers=layers,
                 arguments=find_arguments(module) if layers is None else None,
                 prefix="0." if layers and not isinstance(module, nn.Sequential) else "",
-                unknown=_find_unknown(module) if layers is None else "",
+                unknown=next((type(each).__name__ for each in listed if _describe(each) is None), ""),
                 replicated=name in self._replicated,
                 by_mode=any(
                     isinstance(each, (*_DROPPING, nn.modules.batchnorm._NormBase)) for each in module.modules()
@@ -310,13 +321,10 @@ class Taping:
             own = (numbers.get(id(each)) for each in root.parameters())
             name = next((trace.tensors[number].model for number in own if number in moved), "")
             if name and name not in self._modules:
-                self._modules[name] = _describe_module(_find_copy(root, [each for each, _ in self._modules.values()]))
-
-
-def _find_copy(root: nn.Module, models: Sequence[nn.Module]) -> nn.Module:
-    """Return the part of a module that is built as a model is: an average of one often holds its copy."""
-    known = {(type(each), tuple(each.state_dict())) for each in models}
-    return next((each for each in root.modules() if (type(each), tuple(each.state_dict())) in known), root)
+                # An average of a model often holds its copy: the part that is built as the model is.
+                known = {(type(each), tuple(each.state_dict())) for each, _ in self._modules.values()}
+                copies = (each for each in root.modules() if (type(each), tuple(each.state_dict())) in known)
+                self._modules[name] = _describe_module(next(copies, root))
 
 
 _DROPPING = (nn.modules.dropout._DropoutNd, nn.RReLU)
@@ -331,27 +339,8 @@ def _is_lost(tensor: torch.Tensor) -> bool:
     return False
 
 
-def _is_move(event: Event) -> bool:
-    """Return whether code of the user's makes a tensor of others."""
-    return isinstance(event, Write) and event.by == "code" and bool(event.sources)
-
-
-def _is_in_place(function: str) -> bool:
-    is_method = function.endswith("_") and not function.endswith("__") and function != "requires_grad_"
-    is_operator = function.startswith("__i") and function not in ("__invert__", "__index__")
-    return is_method or is_operator or function == "__setitem__"
-
-
 def _has_tensors(module: nn.Module) -> bool:
     return next(module.parameters(), None) is not None or next(module.buffers(), None) is not None
-
-
-def _find_autocast(module: nn.Module) -> str:
-    """Return the type in which autocast lets a module compute, empty where it is off."""
-    device = next(iter((*module.parameters(), *module.buffers()))).device.type
-    if not torch.is_autocast_enabled(device):
-        return ""
-    return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
 
 
 def _find_roots() -> list[nn.Module]:
@@ -359,13 +348,6 @@ def _find_roots() -> list[nn.Module]:
     found = [each for each in gc.get_objects() if issubclass(type(each), nn.Module) and "_modules" in each.__dict__]
     inner = {id(child) for module in found for child in module.__dict__["_modules"].values()}
     return [each for each in found if id(each) not in inner]
-
-
-def _find_stepped() -> list[torch.Tensor]:
-    """Return what optimizers step, which may be a part of no module."""
-    found = (each for each in gc.get_objects() if issubclass(type(each), torch.optim.Optimizer))
-    groups = (group for each in found for group in each.__dict__.get("param_groups", ()))
-    return [each for group in groups for each in group["params"]]
 
 
 def _find_variable(tensor: torch.Tensor) -> str:
@@ -390,25 +372,15 @@ def _describe_module(module: nn.Module) -> tuple[nn.Module, str]:
                 inner = held
             case _:
                 break
-    return inner, f"{_find_module(inner)}:{type(inner).__qualname__}"
-
-
-def _find_module(module: nn.Module) -> str:
-    name = type(module).__module__
-    if name != "__main__":
-        return name
-    for frame in frames():
-        return Path(frame.f_code.co_filename).stem
-    return name
+    name = type(inner).__module__
+    frame = next(frames(), None) if name == "__main__" else None
+    name = name if frame is None else Path(frame.f_code.co_filename).stem
+    return inner, f"{name}:{type(inner).__qualname__}"
 
 
 def _copy(tensor: torch.Tensor) -> Array:
     found = tensor.detach().cpu()
     return (found.float() if found.dtype is torch.bfloat16 else found.clone()).numpy()
-
-
-def _plain(value: Any) -> object:
-    return float(value) if isinstance(value, torch.Tensor) and value.numel() == 1 else value
 
 
 # ------------------------------------------------------------ layers
@@ -421,12 +393,6 @@ def describe_layers(module: nn.Module) -> list[Json] | None:
         return None if found is None or type(module) is nn.Sequential else [found]
     layers = [_describe(each) for each in module]
     return None if None in layers or not layers else layers
-
-
-def _find_unknown(module: nn.Module) -> str:
-    """Return the first layer of a list that the language does not have."""
-    layers = module if type(module) is nn.Sequential else ()
-    return next((type(each).__name__ for each in layers if _describe(each) is None), "")
 
 
 def _describe(layer: nn.Module) -> Json:

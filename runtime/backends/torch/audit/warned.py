@@ -64,7 +64,8 @@ def _find_callers() -> Iterator[tuple[FrameType, int]]:
             is_hooked = False
             yield frame, _find_plain_line()
         elif code.co_qualname == "Module._call_impl.<locals>.inner" and outer is not None:
-            is_hooked = not _has_hooks(variables_of(outer).get("self"))
+            module = variables_of(outer).get("self")
+            is_hooked = not any(getattr(module, name, None) for name in _OWN_HOOKS)
             if not is_hooked:
                 yield frame, frame.f_lineno
         elif not is_after_ours:
@@ -77,7 +78,3 @@ def _find_plain_line() -> int:
     """Return the line at which a module without hooks calls its `forward`; those of the audit are hooks."""
     lines, first = inspect.getsourcelines(_CALL)
     return next(first + index for index, line in enumerate(lines) if "return forward_call(" in line)
-
-
-def _has_hooks(module: Any) -> bool:
-    return any(getattr(module, name, None) for name in _OWN_HOOKS)
