@@ -53,8 +53,13 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
 
 def _build(plan: Plan, request: BuildRequest, strategy: tf.distribute.Strategy | None) -> Built:
     """Return the built plan, whose variables are those of a strategy, if there is one, in whose scope this is."""
-    if strategy is not None:
-        _check_replicas(request, strategy.num_replicas_in_sync)
+    replicas = 1 if strategy is None else strategy.num_replicas_in_sync
+    if request.debug and replicas > 1:
+        message = f"a step that is built for debugging runs on one device, and the strategy has {replicas} replicas"
+        raise problem("GS257", message, help="build it outside of `strategy.scope()`: it takes the same steps")
+    if request.jit_compile and replicas > 1:
+        help = "leave out `jit_compile` (`--xla`), or choose one device, such as `gpu:0`"
+        raise problem("GS268", f"XLA does not compile a step that {replicas} replicas take", help=help)
     device, dtype = choose_device(request.device), DTYPES[request.dtype]
     given = check_given(request.models, plan.program, plan.spec)
     refuse_reducers({name: find_reducers(model, strategy) for name, model in given.items()}, plan.spec)
@@ -100,13 +105,3 @@ def _build(plan: Plan, request: BuildRequest, strategy: tf.distribute.Strategy |
         ),
         engine=engine,
     )
-
-
-def _check_replicas(request: BuildRequest, count: int) -> None:
-    """Raise SpecError for what replicas do not do together: GS257 for debugging, GS268 for XLA."""
-    if request.debug and count > 1:
-        message = f"a step that is built for debugging runs on one device, and the strategy has {count} replicas"
-        raise problem("GS257", message, help="build it outside of `strategy.scope()`: it takes the same steps")
-    if request.jit_compile and count > 1:
-        help = "leave out `jit_compile` (`--xla`), or choose one device, such as `gpu:0`"
-        raise problem("GS268", f"XLA does not compile a step that {count} replicas take", help=help)

@@ -166,7 +166,19 @@ def give_variables(
         """Call the models with batches of a size."""
         sized = sample_inputs(program, {"batch": size}, setting.dtype) or {}
         with untouched(setting.seed), unwritten(models):
-            _call(models, evaluating(program), spec, setting, sized)
+            evaluated = evaluating(program)
+            loaded = load_program(evaluated, models)
+            loaded.names["call_model"] = _making(models, evaluated, setting)
+            try:
+                loaded.call("build", *setting.place, models)
+                for function in find_functions(evaluated):
+                    given = {entry.name: sized[entry.name] for entry in find_inputs(evaluated, function)}
+                    call(loaded.names[loaded.emitted.names.function(function.name)], given, setting.device)
+            except Exception as error:
+                found = diagnose(error, loaded, spec, ERRORS)
+            else:
+                return
+            raise StepError([found], spec.texts())
 
     if inputs is not None:
         batches.attempt(call_at)
@@ -176,24 +188,6 @@ def give_variables(
         help = "declare the shapes of all inputs, with `batch` as the only free size"
         found = Diagnostic(code="GS214", message=message, span=find_span(spec, unbuilt[0]), help=help)
         raise StepError([found], spec.texts())
-
-
-def _call(
-    models: Mapping[str, Any], program: Program, spec: GraphSpec, setting: Setting, inputs: Mapping[str, Any]
-) -> None:
-    """Call every function of a program once, as Python, on the models themselves."""
-    loaded = load_program(program, models)
-    loaded.names["call_model"] = _making(models, program, setting)
-    try:
-        loaded.call("build", *setting.place, models)
-        for function in find_functions(program):
-            given = {entry.name: inputs[entry.name] for entry in find_inputs(program, function)}
-            call(loaded.names[loaded.emitted.names.function(function.name)], given, setting.device)
-    except Exception as error:
-        found = diagnose(error, loaded, spec, ERRORS)
-    else:
-        return
-    raise StepError([found], spec.texts())
 
 
 def _making(models: Mapping[str, Any], program: Program, setting: Setting) -> Callable[..., Any]:

@@ -177,19 +177,13 @@ def extra_items(models: Mapping[str, nn.Module]) -> Iterator[Item]:
         for path, part in module.named_modules():
             if id(part) not in seen and type(part).get_extra_state is not nn.Module.get_extra_state:
                 key = f"{model}.{path}" if path else model
-                read, write = partial(_read_extra, part), partial(_write_extra, part)
-                yield Item(path=("extra", key), read=read, write=write, foreign=True)
+                yield Item(
+                    path=("extra", key),
+                    read=lambda part=part: encode(part.get_extra_state()),
+                    write=lambda tree, part=part: part.set_extra_state(decode(tree)),
+                    foreign=True,
+                )
             seen.add(id(part))
-
-
-def _read_extra(module: nn.Module) -> Any:
-    """Return the extra state of a module."""
-    return encode(module.get_extra_state())
-
-
-def _write_extra(module: nn.Module, tree: Any) -> None:
-    """Set the extra state of a module."""
-    module.set_extra_state(decode(tree))
 
 
 def _read_window(window: Any, names: Sequence[str], replicas: Any) -> Any:

@@ -54,23 +54,19 @@ class Group(Processes):
         limit = timedelta(seconds=timeout)
         try:
             with mortal():
-                self._meet(limit)
+                store, self.rank, self.count = next(iter(rendezvous("env://", timeout=limit)))
+                store.set_timeout(limit)
+                # a launcher that starts the processes again may keep the store
+                self.store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+                dist.init_process_group(
+                    store=PrefixStore("group", self.store), rank=self.rank, world_size=self.count, timeout=limit
+                )
+                dist.barrier()  # connections are made at the first collective
         except (ValueError, RuntimeError) as error:
             help = "check RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or let torchrun set them"
             raise problem(
                 "GS257", f"the processes cannot reach each other: {ERRORS.clean(error)}", help=help
             ) from error
-
-    def _meet(self, limit: timedelta) -> None:
-        """Make the group together with the others, in some time at most."""
-        store, self.rank, self.count = next(iter(rendezvous("env://", timeout=limit)))
-        store.set_timeout(limit)
-        # a launcher that starts the processes again may keep the store
-        self.store = PrefixStore(f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        dist.init_process_group(
-            store=PrefixStore("group", self.store), rank=self.rank, world_size=self.count, timeout=limit
-        )
-        dist.barrier()  # connections are made at the first collective
 
     def share(self, make: Callable[[], T]) -> T:
         """Broadcast the first process's result to all."""
