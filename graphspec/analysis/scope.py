@@ -185,21 +185,17 @@ def build_scope(spec: GraphSpec, broken: frozenset[str] = frozenset(), *, blind:
         listed.setdefault(entry.name, []).append(entry)
     entries = {name: tuple(each) for name, each in listed.items()}
     sets = find_gradient_sets(spec)
-    origins = {name: each for name, each in _find_origins(spec).items() if each is not None and name not in broken}
-    return RuleContext(spec=spec, entries=entries, sets=sets, origins=origins, broken=broken, blind=blind)
-
-
-def _find_origins(spec: GraphSpec) -> Mapping[str, ModelSpec | None]:
-    """Return what every model, average and derived model is made of; None where likenesses lead nowhere, or round."""
+    # What every model, average and derived model is made of, unless likenesses lead nowhere, or round.
     following = {name: model.like for name, model in spec.models.items()}
     following |= {name: op.ema for name, op in spec.shadows().items() if name not in following}
     following |= {name: model for name, model in find_derived(spec).items() if name not in following}
-    origins: dict[str, ModelSpec | None] = {name: model for name, model in spec.models.items() if model.like is None}
+    made: dict[str, ModelSpec | None] = {name: model for name, model in spec.models.items() if model.like is None}
     for start in following:
         way: dict[str, None] = {}
-        name: str | None = start
-        while name is not None and name not in origins and name not in way:
-            way[name] = None
-            name = following.get(name)
-        origins |= dict.fromkeys(way, origins.get(name) if name is not None else None)
-    return origins
+        each: str | None = start
+        while each is not None and each not in made and each not in way:
+            way[each] = None
+            each = following.get(each)
+        made |= dict.fromkeys(way, made.get(each) if each is not None else None)
+    origins = {name: model for name, model in made.items() if model is not None and name not in broken}
+    return RuleContext(spec=spec, entries=entries, sets=sets, origins=origins, broken=broken, blind=blind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from graphspec.analysis.evaluation import find_batch_inputs, find_eval_dataset, find_role
 from graphspec.analysis.scope import RuleContext
@@ -101,10 +101,12 @@ def _check_arrays(
             notes, help = (f"it offers: {', '.join(arrays)}",), f"name it with `columns: {{{name}: ...}}`"
             yield scope.report("GS223", message, path, key=True, notes=notes, help=help)
             continue
-        given, found = arrays[column], arrays[column].shape or ()
-        if declared.shape is not None and not _agree(declared.shape, found):
+        given, found, wanted = arrays[column], arrays[column].shape or (), declared.shape
+        pairs = [*zip(wanted or (), found, strict=False)][1:]  # the first sizes count rows, and a name is a free size
+        is_misfit = any(isinstance(size, int) and size != other for size, other in pairs)
+        if wanted is not None and (is_misfit or len(wanted) != len(found)):
             shown = ", ".join(map(str, found))
-            written = ", ".join(map(str, declared.shape))
+            written = ", ".join(map(str, wanted))
             message = f"{begin}the source gives '{name}' as [{shown}], the spec declares [{written}]"
             help = f"write `shape: [{shown}]` for the input"
             help += ", or `args: {flatten: true}` here for rows of 64 numbers" if len(found) == 4 else ""
@@ -113,9 +115,3 @@ def _check_arrays(
             message = f"{begin}the source gives '{name}' as {given.dtype}, the spec declares {declared.dtype}"
             help = f"write `dtype: {given.dtype}` for the input"
             yield scope.report("GS228", message, path, key=True, help=help)
-
-
-def _agree(declared: Sequence[int | str], found: Sequence[int | str]) -> bool:
-    """Return whether two shapes are the same up to their first sizes, and to sizes that are free."""
-    pairs = zip(declared[1:], found[1:], strict=False)
-    return len(declared) == len(found) and all(isinstance(size, str) or size == other for size, other in pairs)

@@ -69,12 +69,18 @@ def fix_indentation(document: Document) -> tuple[Document, tuple[Diagnostic, ...
     moved: dict[Path, Path] = {}
     for slip in islice(_find_slips(data, document), MOST_PROBLEMS):
         span = document.key_span(slip.path)
-        if not _begins_line(str(slip.path[-1]), lines.get(span.file, [])[span.line - 1 : span.line]):
+        # Between brackets indentation says nothing: a key counts where it is the first on its line.
+        first = re.compile(rf"\s*['\"]?{re.escape(str(slip.path[-1]))}['\"]?\s*:")
+        if not any(map(first.match, lines.get(span.file, [])[span.line - 1 : span.line])):
             continue
         label = f"indented too {'little' if len(slip.meant) > len(slip.path) else 'much'}"
         message = f"`{slip.path[-1]}` is {slip.what}"
         problems.append(Diagnostic(code="GS040", message=message, span=span, label=label, help=slip.help))
-        data = _move(data, slip.path, slip.meant)
+        value: Plain = data
+        for key in slip.path:
+            assert isinstance(value, dict)
+            value = value[str(key)]
+        data = _add(_remove(data, slip.path), slip.meant, value)
         moved[slip.path] = slip.meant
     if not problems:
         return document, ()
@@ -151,20 +157,6 @@ def _takes(section: str, key: str, value: Plain) -> bool:
     if section in RECORDS:
         return key in RECORDS[section]
     return section in ENTRIES and isinstance(value, dict) and 0 < len(value) == len(ENTRIES[section][1] & value.keys())
-
-
-def _begins_line(key: str, lines: list[str]) -> bool:
-    """Return whether a key is the first on its line, which in a mapping between brackets says nothing."""
-    return any(re.match(rf"\s*['\"]?{re.escape(key)}['\"]?\s*:", line) for line in lines)
-
-
-def _move(data: dict[str, Plain], path: Path, meant: Path) -> dict[str, Plain]:
-    """Return data with a key at another path."""
-    value: Plain = data
-    for key in path:
-        assert isinstance(value, dict)
-        value = value[str(key)]
-    return _add(_remove(data, path), meant, value)
 
 
 def _remove(node: Plain, path: Path) -> Plain:

@@ -112,16 +112,12 @@ def _length(value: object) -> Length:
     return value
 
 
-def _spell(length: Length) -> object:
-    return str(length) if isinstance(length, Duration) else length
-
-
 _NUMBER = {"type": "number", "exclusiveMinimum": 0}
 
 LengthField = Annotated[
     float | Duration,
     Reader(_length),
-    PlainSerializer(_spell),
+    PlainSerializer(lambda length: str(length) if isinstance(length, Duration) else length),
     WithJsonSchema({"anyOf": [_NUMBER, *_TEXTS], "description": _REMARK}),
 ]
 """A length of a schedule: a number of ticks of its clock, or a duration."""

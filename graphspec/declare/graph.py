@@ -30,13 +30,6 @@ EXPANDED = ("expr", *CONTAINERS)
 """What becomes ops in a document: an expression, a use of a block, and ops that hold others."""
 
 
-def _tag(value: object) -> str | None:
-    """Return the tag of an op's class: its kind in angle brackets, which no key of a document is."""
-    if isinstance(value, OpBase):
-        return f"<{value.kind}>"
-    return f"<{find_kinds(cast('dict[str, object]', value))[0]}>"
-
-
 def find_kinds(op: Mapping[str, object]) -> tuple[str, ...]:
     """Return every kind key of an op as written; `loss` and `copy` count only where there is no other."""
     first = tuple(key for key in op if key in KINDS and key not in SECOND)
@@ -81,7 +74,8 @@ else:
         reduce(
             lambda one, other: one | other, (Annotated[Deferred[op], Tag(f"<{kind}>")] for kind, op in KINDS.items())
         ),
-        Discriminator(_tag),
+        # The tag of a kind is in angle brackets, which no key of a document is.
+        Discriminator(lambda op: f"<{op.kind if isinstance(op, OpBase) else find_kinds(op)[0]}>"),
         BeforeValidator(_check),
     ]
     """An op as a field of the document: the kind picks the class."""

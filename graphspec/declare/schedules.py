@@ -421,15 +421,10 @@ OwnNumber = Annotated[float | ScheduleSpec, _scheduled(_FINITE, Finite | Schedul
 """A finite number, or a schedule of an optimizer's updates."""
 
 
-def _read_arg(value: object) -> object:
-    """Return an argument: a schedule as its declaration, anything else unchanged."""
-    return read_schedule(value) or value
-
-
 if TYPE_CHECKING:
     ArgValue: TypeAlias = Plain | ScheduleSpec
 else:
     ArgValue = object  # a document's reader makes plain values only
 
-ScheduledArgs = dict[Keyword, Annotated[ArgValue, BeforeValidator(_read_arg)]]
+ScheduledArgs = dict[Keyword, Annotated[ArgValue, BeforeValidator(lambda value: read_schedule(value) or value)]]
 """Keyword arguments: plain values, and schedules of train steps."""

@@ -145,7 +145,11 @@ class _Binder:
             self._give_outputs(container)
         outside = [name for name in self._ops if name not in self._expansion.copies and name not in self._names]
         for name in outside:
-            self._ops[name] = self._bind_outside(name)
+            op, written = parse_op(self._ops[name]), self._ops[name]
+            if op is not None and isinstance(written, dict):
+                for reference in op.references():
+                    self._check_kept(reference, name)
+                self._ops[name] = self._follow_uses(written)  # `after` a use is after all its ops
         if self._problems:
             raise SpecError(dict.fromkeys(self._problems[:MOST_PROBLEMS]), self._document.texts)
         gone = self._names | self._drawn
@@ -486,15 +490,6 @@ class _Binder:
     def _models(self) -> Mapping[str, Plain]:
         models = self._data.get("models")
         return models if isinstance(models, dict) else {}
-
-    def _bind_outside(self, name: str) -> Plain:
-        """Return an op outside of blocks; `after` a use is after all its ops. Report what a block keeps to itself."""
-        data, op = self._ops[name], parse_op(self._ops[name])
-        if op is None or not isinstance(data, dict):
-            return data
-        for reference in op.references():
-            self._check_kept(reference, name)
-        return self._follow_uses(data)
 
     def _check_kept(self, reference: Reference, name: str) -> None:
         """Report a value that a block or a container keeps to itself."""

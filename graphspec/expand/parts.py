@@ -142,32 +142,26 @@ def check_repeated(name: str, repeat: str, op: OpBase) -> Iterator[tuple[str, Pa
     if isinstance(op, UpdateOp) and op.optimizer is not None:
         message = f"every iteration of '{repeat}' would have an optimizer of its own for '{name}'"
         yield message, ("optimizer",), "declare it on the model: all iterations then share its slots and its count"
-    if isinstance(op, EmaOp):
-        yield from _check_average(name, repeat, op)
+    if isinstance(op, EmaOp):  # what an average counts, each iteration would count by itself
+        if op.into is None:
+            message = f"every iteration of '{repeat}' would keep an average '{name}' of its own"
+            yield message, ("ema",), "write `into` with a model that all iterations write"
+        if op.halving is not None and op.halving.unit != "updates":
+            path: Path = ("half_life",) if op.half_life is not None else ("decay", "half_life")
+            several = f"'{repeat}' runs '{name}' several times in a step"
+            message = f"{several}, and a half-life in anything but updates is not clear"
+            yield message, path, "count updates: `half_life: 500 updates`"
+        if op.start is not None and op.start.unit == "updates":
+            message = f"`start: {op.start}` of '{name}' counts updates, of which '{repeat}' has several in a step"
+            yield message, ("start",), "count steps: `start: 100 steps`"
+        back = op.use.write_back
+        if back is not None and back.every > 1:
+            message = f"`write_back` of '{name}' counts iterations of '{repeat}', which this version does not"
+            help = "write `every: 1`, or put the op outside, where it runs once per step"
+            yield message, ("use", "write_back", "every"), help
+        if op.use.eval == "swap":
+            message = f"'{name}' would stand in for its source once for every iteration of '{repeat}'"
+            yield message, ("use", "eval"), "put the average outside, or evaluate it with a forward of its own"
     if isinstance(op, EmaOp | CopyOp) and isinstance(op.every, Duration):
         message = f"`every: {op.every}` of '{name}' is a stretch of the run, but '{repeat}' counts its iterations"
         yield message, ("every",), "write a number of iterations that write the source: `every: 10`"
-
-
-def _check_average(name: str, repeat: str, op: EmaOp) -> Iterator[tuple[str, Path, str]]:
-    """Yield what an average cannot be in an iteration: what it counts, each iteration would count by itself."""
-    outside = "put the op outside, where it runs once per step"
-    if op.into is None:
-        message = f"every iteration of '{repeat}' would keep an average '{name}' of its own"
-        yield message, ("ema",), "write `into` with a model that all iterations write"
-    if op.halving is not None and op.halving.unit != "updates":
-        path: Path = ("half_life",) if op.half_life is not None else ("decay", "half_life")
-        message = (
-            f"'{repeat}' runs '{name}' several times in a step, and a half-life in anything but updates is not clear"
-        )
-        yield message, path, "count updates: `half_life: 500 updates`"
-    if op.start is not None and op.start.unit == "updates":
-        message = f"`start: {op.start}` of '{name}' counts updates, of which '{repeat}' has several in a step"
-        yield message, ("start",), "count steps: `start: 100 steps`"
-    back = op.use.write_back
-    if back is not None and back.every > 1:
-        message = f"`write_back` of '{name}' counts iterations of '{repeat}', which this version does not"
-        yield message, ("use", "write_back", "every"), f"write `every: 1`, or {outside}"
-    if op.use.eval == "swap":
-        message = f"'{name}' would stand in for its source once for every iteration of '{repeat}'"
-        yield message, ("use", "eval"), "put the average outside, or evaluate it with a forward of its own"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from msgspec.structs import replace
 
 from graphspec.declare.graph import find_kinds
@@ -27,10 +25,23 @@ def apply_phases(document: Document) -> Document:
     data = document.data
     if not isinstance(data, dict) or not isinstance(ops := data.get("ops"), dict):
         return document
-    phases = [names for each in listed(data.get("phases")) if isinstance(each, list) for names in [_names(each)]]
-    if not phases or len(phases) != len(listed(data.get("phases"))) or not all(phases):
+    written = listed(data.get("phases"))
+    phases = [[name for name in each if isinstance(name, str)] for each in written if isinstance(each, list)]
+    if not written or phases != written or not all(phases):
         return document
-    problems = [*_check(document, phases, ops)]
+    problems: list[Diagnostic] = []
+    seen: dict[str, int] = {}
+    for index, names in enumerate(phases):
+        for at, name in enumerate(names):
+            span = document.value_span(("phases", index, at))
+            if name not in ops:
+                message, help = f"`phases` names '{name}', which is not declared; expected an op", "write an op's name"
+                label = did_you_mean(name, ops)
+                problems.append(Diagnostic(code="GS069", message=message, span=span, label=label, help=help))
+            elif name in seen:
+                message = f"'{name}' is in two phases, or twice in one: {seen[name] + 1} and {index + 1}"
+                problems.append(Diagnostic(code="GS069", message=message, span=span, help="write it once"))
+            seen.setdefault(name, index)
     if problems:
         raise SpecError(problems, document.texts)
     changed, before, places = dict(ops), list[Plain](), dict[Path, Place]()
@@ -50,31 +61,9 @@ def apply_phases(document: Document) -> Document:
     return replace(document, data={**rest, "ops": changed}, places=Overlaid(document.places, places))
 
 
-def _check(document: Document, phases: list[list[str]], ops: Mapping[str, Plain]) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the names of ops in phases."""
-    seen: dict[str, int] = {}
-    for index, names in enumerate(phases):
-        for place, name in enumerate(names):
-            path: Path = ("phases", index, place)
-            if name not in ops:
-                message, help = f"`phases` names '{name}', which is not declared; expected an op", "write an op's name"
-                label, span = did_you_mean(name, ops), document.value_span(path)
-                yield Diagnostic(code="GS069", message=message, span=span, label=label, help=help)
-            elif name in seen:
-                message = f"'{name}' is in two phases, or twice in one: {seen[name] + 1} and {index + 1}"
-                yield Diagnostic(code="GS069", message=message, span=document.value_span(path), help="write it once")
-            seen.setdefault(name, index)
-
-
 def _writes(op: Plain) -> bool:
     """Return whether an op writes something, or may hold an op that does."""
     if not isinstance(op, dict):
         return False
     held = (each for _, ops in find_held(op) for each in ops.values())
     return find_holder(op) == "use" or not WRITES.isdisjoint(find_kinds(op)) or any(map(_writes, held))
-
-
-def _names(phase: list[Plain]) -> list[str]:
-    """Return the names of a phase; none where something else is among them."""
-    names = [each for each in phase if isinstance(each, str)]
-    return names if len(names) == len(phase) else []

@@ -86,17 +86,6 @@ class _Writer(Struct):
         held = "" if entry.holder is None else f"{entry.holder.inner}{'.'.join(map(str, entry.part))}."
         return name.removeprefix(held)
 
-    def _check_inside(self, entry: Entry) -> None:
-        """Raise ArgumentError where what is being written does not see an entry that another op holds."""
-        user, around = self.user, list[tuple[Entry | None, Path]]()
-        while user is not None:
-            around.append((user.holder, user.part))
-            user = user.holder
-        if entry.holder is not None and (entry.holder, entry.part) not in around and entry.holder is not self.user:
-            message = f"{Ref(self.recorder, entry)!r} is inside of '{entry.holder.name}'"
-            site = entry.site if self.user is None else self.user.site
-            raise self.recorder.error(site, message, f"take it out: `{entry.holder.name}.output(...)`")
-
     def _find_inlined(self) -> None:
         """Find the values that are used once, and there as a part of an expression."""
         uses, inside = Counter[Entry](), set[Entry]()
@@ -154,9 +143,19 @@ class _Writer(Struct):
                 self.results[entry] = tuple(number(f"{self.names[entry]}_value") for _ in entry.results)
 
     def _find_name(self, ref: Ref, *, op: bool = False) -> str:
-        """Return the name of a value, or of the op that gives it, as what is being written sees it."""
-        entry = ref.entry
-        self._check_inside(entry)
+        """Return the name of a value, or of the op that gives it, as what is being written sees it.
+
+        Raises ArgumentError where that does not see it, because another op holds it.
+        """
+        entry, user = ref.entry, self.user
+        around = list[tuple[Entry | None, Path]]()
+        while user is not None:
+            around.append((user.holder, user.part))
+            user = user.holder
+        if entry.holder is not None and (entry.holder, entry.part) not in around and entry.holder is not self.user:
+            message = f"{Ref(self.recorder, entry)!r} is inside of '{entry.holder.name}'"
+            site = entry.site if self.user is None else self.user.site
+            raise self.recorder.error(site, message, f"take it out: `{entry.holder.name}.output(...)`")
         return self._localize(entry, self._find_whole(ref, op=op))
 
     def _find_whole(self, ref: Ref, *, op: bool = False) -> str:

@@ -55,6 +55,16 @@ FUNCTIONS: Mapping[str, Callable[..., Scalar]] = {
 OF_SEVERAL = frozenset({"max", "min"})
 SIGNATURES: Signatures = {name: (0 if name in OF_SEVERAL else 1, ()) for name in FUNCTIONS}
 """How they are called, for messages."""
+_OPERATORS: Mapping[str, Callable[[Scalar, Scalar], Scalar | complex]] = {
+    "+": lambda left, right: left + right,
+    "-": lambda left, right: left - right,
+    "*": lambda left, right: left * right,
+    "/": lambda left, right: left / right,
+    "//": lambda left, right: left // right,
+    "%": lambda left, right: left % right,
+    "**": lambda left, right: left**right,
+}
+"""What Python makes of them: a power may be complex."""
 
 
 def evaluate(expression: Expression, values: Mapping[str, Scalar]) -> Scalar:
@@ -83,25 +93,6 @@ def evaluate(expression: Expression, values: Mapping[str, Scalar]) -> Scalar:
     return found
 
 
-def _operate(operator: str, left: Scalar, right: Scalar) -> Scalar | complex:
-    """Return what Python makes of an operator."""
-    match operator:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "/":
-            return left / right
-        case "//":
-            return left // right
-        case "%":
-            return left % right
-        case _:
-            return left**right
-
-
 def _calculate(expression: Binary, left: Scalar, right: Scalar) -> Scalar:
     """Return the result of an operator."""
     start, end, help = expression.start, expression.end, "choose other numbers"
@@ -110,7 +101,7 @@ def _calculate(expression: Binary, left: Scalar, right: Scalar) -> Scalar:
     if expression.operator == "**" and bits > MOST_BITS:
         raise ExpressionError(TOO_MANY_BITS, start, end, WITH_A_POINT)
     try:
-        found = _operate(expression.operator, left, right)
+        found = _OPERATORS[expression.operator](left, right)
     except ZeroDivisionError:
         raise ExpressionError("this divides by zero", start, end, help) from None
     except OverflowError:

@@ -227,7 +227,10 @@ def explain_node(
         return ExpressionError(f"an expression has no `{written}`", start, start + len(written), help)
     match node:
         case ast.Call(func=ast.Attribute(value=value, attr=name) as function):
-            is_module = _is_module(value)
+            module = value
+            while isinstance(module, ast.Attribute):  # as in `torch.nn.functional`
+                module = module.value
+            is_module = isinstance(module, ast.Name) and module.id in MODULES
             message = "functions are called without a module" if is_module else "a value has no methods"
             arguments = node.args if is_module else [value, *node.args]
             # The elements of a list are arguments of their own, where a function joins any number.
@@ -241,13 +244,6 @@ def explain_node(
             return ExpressionError(message, *find(function), help)
         case _:
             return _explain_value(node, start, end) if of_values else None
-
-
-def _is_module(node: ast.expr) -> bool:
-    """Return whether a part is a module of others, as `torch` and `torch.nn.functional`."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id in MODULES
 
 
 def _translate(

@@ -10,7 +10,7 @@ import ast
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias, assert_never, cast
@@ -322,8 +322,15 @@ class _Described(GenerateJsonSchema):
     def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
         """Return the schema of one declaration."""
         made, kind = super().model_schema(schema), cast("type[Declaration]", schema["cls"])
-        owners = (each for each in reversed(kind.__mro__) if issubclass(each, Declaration))
-        said = {name: text for owner in owners for name, text in _read_docstrings(owner)}
+        said: dict[str, str] = {}
+        for owner in (each for each in reversed(kind.__mro__) if issubclass(each, Declaration)):
+            (defined,) = ast.parse(inspect.getsource(owner)).body
+            for field, below in pairwise(cast("ast.ClassDef", defined).body):
+                match field, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        said[name] = inspect.cleandoc(text)
+                    case _:
+                        pass
         for name, field in kind.model_fields.items():
             place = made["properties"].get(field.alias or name)
             if place is not None and name in said and field.description is None:
@@ -331,17 +338,6 @@ class _Described(GenerateJsonSchema):
         if "description" in made:  # the docstring of the class, whose example is Python
             made["description"] = made["description"].partition(">>> ")[0].rstrip()
         return made
-
-
-def _read_docstrings(owner: type) -> Iterator[tuple[str, str]]:
-    """Yield the fields that a class declares with the docstrings below them."""
-    (defined,) = ast.parse(inspect.getsource(owner)).body
-    for field, below in pairwise(cast("ast.ClassDef", defined).body):
-        match field, below:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                yield name, inspect.cleandoc(text)
-            case _:
-                pass
 
 
 def build_schema() -> Json:

@@ -223,8 +223,8 @@ class _Comments:
                         part.before.append("")
                 is_apart = False
                 # What begins on this line may end on another.
-                while (span := self._find_span(spans, position, line_end)) is not None:
-                    position = max(span[1], position + 1)
+                while (at := bisect_left(spans, (position, -1))) < len(spans) and spans[at][0] < line_end:
+                    position = max(spans[at][1], position + 1)
                     match = _LINE.match(self._text, position)
                     line_end = position if match is None else match.end()
                 rest = self._text[position:line_end]
@@ -236,12 +236,6 @@ class _Comments:
                     else:  # after the dash of an item
                         self._place_line(text, at, 0, False)
             position = line_end + (2 if self._text[line_end : line_end + 2] == "\r\n" else 1)
-
-    @staticmethod
-    def _find_span(spans: list[tuple[int, int]], start: int, end: int) -> tuple[int, int] | None:
-        """Return the first scalar that begins in a part of a line."""
-        place = bisect_left(spans, (start, -1))
-        return spans[place] if place < len(spans) and spans[place][0] < end else None
 
     def _find_mark(self, position: int) -> tuple[int, bool, Part] | None:
         place = bisect_right(self._ends, position)
@@ -268,19 +262,16 @@ class _Comments:
             else:
                 bracket.after.append(text)
             return
-        above = None if mark is None or not mark[1] else self._find_above(mark[2], column)
+        # Of what ends here, the comment is below the innermost outside of brackets that is not right of it.
+        ended, part = list[Part](), None if mark is None or not mark[1] else mark[2]
+        while part is not None and part.holder is not None:
+            ended = [] if part.holder.in_brackets else [*ended, part]
+            part = part.holder
+        above = next((each for each in ended if self._find_column(each) <= column), None)
         if following is not None and (above is None or column <= self._find_column(following)):
             following.before += lines
         else:
             (above or self._tree.root).below += lines
-
-    def _find_above(self, last: Part, column: int) -> Part | None:
-        """Return the part at whose end a comment in a column is: the innermost outside of brackets, not right of it."""
-        found, part = list[Part](), last
-        while part.holder is not None:
-            found = [] if part.holder.in_brackets else [*found, part]
-            part = part.holder
-        return next((each for each in found if self._find_column(each) <= column), None)
 
     def _find_column(self, part: Part) -> int:
         """Return the column of a part; of an item of a list, that of its dash."""

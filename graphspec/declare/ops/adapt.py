@@ -13,13 +13,12 @@ from graphspec.declare.ops.base import OpBase, Reference
 from graphspec.declare.parameters import Pattern
 from graphspec.declare.schedules import NUMBER, ScheduledNumber, ScheduleSpec
 
-
-def _read_rate(value: object) -> object:
-    """Read a learning rate: the name of a parameter, a number, or a schedule."""
-    return value if isinstance(value, str) and is_name(value) else NUMBER.read(value)
-
-
-Rate: TypeAlias = Annotated[float | str | ScheduleSpec, Reader(_read_rate, ScheduledNumber | str)]
+Rate: TypeAlias = Annotated[
+    float | str | ScheduleSpec,
+    Reader(
+        lambda value: value if isinstance(value, str) and is_name(value) else NUMBER.read(value), ScheduledNumber | str
+    ),
+]
 """A finite number, a schedule of train steps, or the name of a model that is a `parameter`."""
 
 
