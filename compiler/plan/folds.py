@@ -58,7 +58,8 @@ def find_hidden(lines: Sequence[PlanLine], spec: GraphSpec) -> Mapping[int, Fold
         said = {number: [_say(lines[at], parts[number], earlier) for at in block] for number, block in blocks.items()}
         models = {number: next(first for first in said if said[first] == said[number]) for number in said}
         alike = {at: number for number, block in blocks.items() if models[number] != number for at in block}
-        for run in _find_runs(sorted(alike)):
+        following = groupby(enumerate(sorted(alike)), lambda each: each[1] - each[0])  # lines that follow one another
+        for run in ([at for _, at in each] for _, each in following):
             for places, text in _describe(run, alike, models, of):
                 written = [write for at in places for each in lines[at].instructions for write in each.writes]
                 fold = Fold(first=places[0], last=places[-1], text=text, writes=_span_versions(written))
@@ -100,18 +101,6 @@ def _say(line: PlanLine, part: Part, earlier: Mapping[str, str]) -> tuple[str, .
             text = text.replace(name, of)
         found.append(text)
     return tuple(found)
-
-
-def _find_runs(places: Sequence[int]) -> Iterator[list[int]]:
-    """Yield lines that follow one another."""
-    run: list[int] = []
-    for at in places:
-        if run and at != run[-1] + 1:
-            yield run
-            run = []
-        run.append(at)
-    if run:
-        yield run
 
 
 def _span_versions(writes: Sequence[Write]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial, reduce
 
 from msgspec import Struct
 
@@ -57,19 +56,19 @@ class Lines(Struct, frozen=True):
                     operands.append(value)
                 case scheduled:
                     operands.append(scheduled.name)
-        if instruction.function.name in _SUMS:  # one operand is left where lazy terms are absent
-            return reduce(partial(_add, instruction.function.name), operands)
-        return Called(function=instruction.function.name, operands=tuple(operands), options=instruction.options)
+        name = instruction.function.name
+        if name not in _SUMS:
+            return Called(function=name, operands=tuple(operands), options=instruction.options)
+        total, *others = operands  # one operand is left where lazy terms are absent
+        for other in others:
+            if isinstance(other, int | float) and other < 0:  # as it is written by hand: `a - 1` and not `a + -1`
+                total = Called(function=_SUMS[name], operands=(total, -other))
+            else:
+                total = Called(function=name, operands=(total, other))
+        return total
 
 
 _SUMS = {"add": "sub", "sub": "add"}
-
-
-def _add(function: str, left: Operand, right: Operand) -> Operand:
-    """Return a sum or difference as it is written by hand: ``a - 1`` and not ``a + -1``."""
-    if isinstance(right, int | float) and right < 0:
-        function, right = _SUMS[function], -right
-    return Called(function=function, operands=(left, right))
 
 
 def find_lines(graph: StepGraph) -> Mapping[str, str]:

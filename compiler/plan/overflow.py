@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.ir.instructions import Accumulate, Apply, Assign, Blend, CheckFinite, Store
-from compiler.ir.program import LossScaleDecl
 from compiler.plan.compiled_step import CompiledStep
 from graphspec.declare.ops import UpdateOp
 
@@ -19,8 +18,13 @@ def describe_overflow(plan: CompiledStep, mode: str) -> Iterator[str]:
     instructions = [each for function in program.mode(mode).functions for each in function.instructions]
     judged = {each.output: each.op for each in instructions if isinstance(each, CheckFinite)}
     windows = {each.output for each in instructions if isinstance(each, CheckFinite) and each.filled}
-    if judged and program.loss_scale is not None:
-        yield f"the loss scale is {_describe_scale(program.loss_scale)}"
+    scale = program.loss_scale
+    if judged and scale is not None and scale.is_fixed:
+        yield f"the loss scale is {scale.initial:g} in every step"
+    elif judged and scale is not None:
+        shrinks = f"times {scale.backoff_factor:g} after an overflow"
+        grows = f"times {scale.growth_factor:g} after {scale.growth_steps:,} steps without one"
+        yield f"the loss scale is {scale.initial:g} at first, {shrinks}, {grows}, and never below {scale.min_scale:g}"
     held: dict[str, dict[str, None]] = {}
     whole: set[str] = set()
     for instruction in instructions:
@@ -53,13 +57,3 @@ def describe_overflow(plan: CompiledStep, mode: str) -> Iterator[str]:
     written = dict.fromkeys(str(write.cell) for each in always for write in each.writes if write.cell.kind in LASTING)
     if written:
         yield f"written in any case: {', '.join(written)}"
-
-
-def _describe_scale(scale: LossScaleDecl) -> str:
-    """Return how a loss scale begins and moves: `1024 at first, times 0.5 after an overflow, ...`."""
-    if scale.is_fixed:
-        return f"{scale.initial:g} in every step"
-    moves = (
-        f"times {scale.backoff_factor:g} after an overflow, times {scale.growth_factor:g} after {scale.growth_steps:,}"
-    )
-    return f"{scale.initial:g} at first, {moves} steps without one, and never below {scale.min_scale:g}"

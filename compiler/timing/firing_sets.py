@@ -222,7 +222,12 @@ class _Walk(Struct, frozen=True, kw_only=True):
             """Take a step from all possible counts."""
             after: set[tuple[int, ...]] = set()
             for counts in sorted(states):
-                key = step % self.period, tuple(map(self._reduce, self.counted, counts))
+                # What of the counts decides what fires: all of one where iterations count on from it.
+                deciding = (
+                    count if gate.op in self.sharing else 2 * is_due(gate, count) + (count > 0)
+                    for gate, count in zip(self.counted, counts, strict=True)
+                )
+                key = step % self.period, tuple(deciding)
                 if key not in known:
                     known[key] = self._take(step, counts)
                 for more in known[key]:
@@ -232,14 +237,17 @@ class _Walk(Struct, frozen=True, kw_only=True):
 
         return self._repeat(None if end is None else end - begin, 1, begin, states, take)
 
-    def _reduce(self, gate: Gate, count: int) -> int:
-        """Return what of a count decides what fires: all of it where iterations count on from it."""
-        return count if gate.op in self.sharing else 2 * is_due(gate, count) + (count > 0)
-
     def _repeat(self, count: int | None, length: int, begin: int, states: States, move: Move) -> States:
-        """Make as many moves of a length as asked for (None: forever), each from every count only once."""
+        """Make as many moves of a length as asked for, each from every count only once.
+
+        ``count`` None: as long as they bring something new, which leaves nothing.
+        """
         if count is None:
-            return self._exhaust(length, begin, states, move)
+            met: dict[int, set[tuple[int, ...]]] = {}
+            while fresh := states - met.setdefault(begin % self.period, set()):
+                met[begin % self.period] |= fresh
+                states, begin = move(begin, fresh), begin + length
+            return frozenset()
         trail = [states]
         while len(trail) <= count:
             made = len(trail) - 1
@@ -263,18 +271,6 @@ class _Walk(Struct, frozen=True, kw_only=True):
             fresh = move(begin + made * length, fresh) - phases[made % len(phases)]
             made += 1
         return frozenset(phases[(count - 1) % len(phases)])
-
-    def _exhaust(self, length: int, begin: int, states: States, move: Move) -> States:
-        """Make moves of a length as long as they bring something new; return what is left, which is nothing."""
-        met: dict[int, set[tuple[int, ...]]] = {}
-        while True:
-            known = met.setdefault(begin % self.period, set())
-            states -= known
-            if not states:
-                return states
-            known |= states
-            states = move(begin, states)
-            begin += length
 
     def _take(self, step: int, before: tuple[int, ...]) -> States:
         """Take a step in every turn from some counts; return what each can add to them, and note what fired."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from compiler.ir.program import Function
-from compiler.plan.diff import FunctionChange, compare_plans, find_longest, format_difference
+from compiler.plan.diff import compare_plans, find_longest, format_difference
 from compiler.plan.page.html import write_style
 from compiler.plan.page.layout import GAP, Row, list_rows, place_rows
 from compiler.plan.page.svg import HEAD, Rails, list_flags, phrase_of
@@ -20,7 +20,15 @@ def write_difference(old: Plan, new: Plan, title: str, declared: str) -> str:
     """Return the difference of two plans as a page, below what their specs declare differently."""
     difference = compare_plans(old, new)
     parts = [tag("pre", escape_text(f"{declared}\n\n{format_difference(difference)}".strip()), tabindex=0)]
-    parts += [_write_change(old, new, change) for change in difference.functions]
+    for change in difference.functions:  # the rows of both side by side; closed where nothing is different
+        was, now = find_function(old, change.mode, change.was), find_function(new, change.mode, change.name)
+        before, after = align(list_rows(old, was), list_rows(new, now))
+        both = {each.label: "moved" for each in change.moved} | {each.label: "changed" for each in change.altered}
+        removed = {each.label: "removed" for each in change.rows.vanished}
+        added = {each.label: "added" for each in change.rows.appeared}
+        sides = (_write_side(old, was, before, both | removed), _write_side(new, now, after, both | added))
+        name = change.name if change.name == change.was else f"{change.name} (was {change.was})"
+        parts.append(_write_sides(name if change else f"{name}: the same", sides, is_open=bool(change)))
     for plan, only, functions in (
         (new, "is new", difference.whole.appeared),
         (old, "is gone", difference.whole.vanished),
@@ -40,18 +48,6 @@ def write_difference(old: Plan, new: Plan, title: str, declared: str) -> str:
 def find_function(plan: Plan, mode: str, name: str) -> Function:
     """Return a function of a plan."""
     return next(each for each in plan.program.mode(mode).functions if each.name == name)
-
-
-def _write_change(old: Plan, new: Plan, change: FunctionChange) -> str:
-    """Return a function of both plans, its rows side by side; closed where nothing is different."""
-    was, now = find_function(old, change.mode, change.was), find_function(new, change.mode, change.name)
-    before, after = align(list_rows(old, was), list_rows(new, now))
-    both = {each.label: "moved" for each in change.moved} | {each.label: "changed" for each in change.altered}
-    removed = {each.label: "removed" for each in change.rows.vanished}
-    added = {each.label: "added" for each in change.rows.appeared}
-    sides = (_write_side(old, was, before, both | removed), _write_side(new, now, after, both | added))
-    name = change.name if change.name == change.was else f"{change.name} (was {change.was})"
-    return _write_sides(name if change else f"{name}: the same", sides, is_open=bool(change))
 
 
 def align(old: Sequence[Row], new: Sequence[Row]) -> tuple[list[Row], list[Row]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from compiler.ir.value import Json, Object
 from compiler.plan.messages import format_size
 from compiler.plan.simulate.cluster import Cluster
@@ -23,15 +21,22 @@ def print_simulation(simulation: Simulation) -> str:
     cluster = simulation.cluster
     kind = "sharded" if simulation.is_sharded else "replicated"
     scaling = f"{simulation.batch} rows in all" if cluster.scaling == "strong" else f"{simulation.batch} rows each"
+    rows = [HEAD, *(_format_row(each, cluster) for each in simulation.estimates)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = ([f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows)
     lines = [
         f"{simulation.name}: {simulation.mode} step of several processes, {kind}, {cluster.scaling} scaling",
         f"{scaling}; {_describe_cluster(cluster)}",
         "",
-        *_align([HEAD, *(_format_row(each, cluster) for each in simulation.estimates)]),
+        *("  " + "  ".join(row).rstrip() for row in cells),
         "",
         describe_limit(simulation),
-        *_describe_memory(simulation),
     ]
+    most = cluster.memory
+    over = [] if most is None else [f"{each.ranks}" for each in simulation.estimates if each.memory.total > most]
+    if most is not None and over:
+        numbers = enumerate_words(over, conjunction="and")
+        lines.append(f"With {numbers} processes it does not fit {format_size(round(most))} of memory.")
     if len(simulation.shares) > 1:
         shares = (f"{name} in {100 * share:.3g} % of the steps" for name, share in simulation.shares.items())
         lines.append(f"A step is the mean of {enumerate_words([*shares], conjunction='and')}.")
@@ -59,7 +64,8 @@ def describe_limit(simulation: Simulation) -> str:
     else:
         gain = limit.at.step / more.step
         faster = f"only {gain:.2f} times faster" if gain > 1 else "no faster"
-        begin = f"It stops scaling at {_count(limit.ranks)}: with {more.ranks} a step is {faster}"
+        at = "1 process" if limit.ranks == 1 else f"{limit.ranks} processes"
+        begin = f"It stops scaling at {at}: with {more.ranks} a step is {faster}"
     return f"{begin}. {_name_reason(limit, more)}."
 
 
@@ -81,15 +87,6 @@ def _name_reason(limit: Limit, more: Estimate) -> str:
             return "Work on rows that is not divided costs most, as what every process draws for all rows"
 
 
-def _describe_memory(simulation: Simulation) -> Iterator[str]:
-    """Yield which numbers of processes do not fit."""
-    most = simulation.cluster.memory
-    over = [each.ranks for each in simulation.estimates if most is not None and each.memory.total > most]
-    if most is not None and over:
-        numbers = enumerate_words([f"{each}" for each in over], conjunction="and")
-        yield f"With {numbers} processes it does not fit {format_size(round(most))} of memory."
-
-
 def _describe_cluster(cluster: Cluster) -> str:
     """Return the numbers of a cluster."""
     parts = [f"{_scale(cluster.bandwidth)}B/s", f"{_shorten(cluster.latency)} a hop"]
@@ -108,10 +105,6 @@ def _scale(value: float) -> str:
     return f"{value / 1000**power:.4g} {prefixes[power]}"
 
 
-def _count(ranks: int) -> str:
-    return "1 process" if ranks == 1 else f"{ranks} processes"
-
-
 def _format_row(each: Estimate, cluster: Cluster) -> tuple[str, ...]:
     """Return a line of the table; memory that does not fit is marked."""
     is_over = cluster.memory is not None and each.memory.total > cluster.memory
@@ -126,13 +119,6 @@ def _format_row(each: Estimate, cluster: Cluster) -> tuple[str, ...]:
         f"{_format_number(100 * each.efficiency)} %",
         format_size(each.memory.total) + (" !" if is_over else ""),
     )
-
-
-def _align(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield rows as lines with columns, aligned at the right."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    for row in rows:
-        yield "  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _format_number(value: float) -> str:

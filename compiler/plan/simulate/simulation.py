@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Literal, TypeAlias
 
@@ -154,12 +154,16 @@ class _Model(Struct, frozen=True, kw_only=True):
             messages = find_messages(plan, functions[each.name], ranks, self.sizes)
             passages.append((each.share, walk(each.timeline, messages, self.cluster, speed, bucket)))
             memory.append(estimate_memory(plan, each.holdings, messages, ranks, sizes))
+        waits: dict[str, Duration] = {}  # the mean of what is waited for, by message
+        for share, passage in passages:
+            for name, waited in passage.waits.items():
+                waits[name] = waits.get(name, Duration()) + waited.scale(share)
         return Estimate(
             ranks=ranks,
             rows=rows,
             by_rows=sum(share * each.by_rows for share, each in passages),
             fixed=sum(share * each.fixed for share, each in passages),
-            waits=_join(passages),
+            waits=waits,
             sent=sum(share * each.sent for share, each in passages) if ranks > 1 else 0.0,
             memory=max(memory, key=lambda each: each.total),
         )
@@ -201,6 +205,15 @@ def simulate(plan: CompiledStep, mode: str, cluster: Cluster) -> Simulation:
         most = batch // model.parts
         message = f"a batch of {batch} has rows for {most} processes at most, and for none of those that are asked for"
         raise ClusterProblem(message, "ask for fewer, give a larger `batch=...`, or `scaling=weak`")
+    # What the estimates leave out.
+    unknown = [each for each in completed.program.models if each.kind == "class" and not each.parameters]
+    for name in (each.name for each in unknown if each.like is None):
+        notes.append(
+            f"the number of parameters of '{name}' is not known: messages and memory are counted "
+            f"without them; set `{name}.parameters=...`"
+        )
+    if any(each.is_synced for each in completed.program.models):
+        notes.append("what `batch_norm` with `sync` sends is not counted")
     return Simulation(
         name=plan.program.name,
         mode=mode,
@@ -212,7 +225,7 @@ def simulate(plan: CompiledStep, mode: str, cluster: Cluster) -> Simulation:
         left_out=tuple(ranks for ranks in cluster.ranks if ranks not in found),
         limit=_find_limit(model, one, max(cluster.ranks)),
         shares=shares,
-        notes=(*notes, *_find_gaps(completed)),
+        notes=tuple(notes),
     )
 
 
@@ -302,27 +315,6 @@ def _calibrate(model: _Model) -> _Model:
     if not operations:
         return replace(model, per_kernel=cluster.step / kernels if kernels else 0.0)
     return replace(model, per_operation=left / operations, per_kernel=per_kernel)
-
-
-def _find_gaps(plan: CompiledStep) -> Iterator[str]:
-    """Yield what the estimates leave out."""
-    unknown = [each.name for each in plan.program.models if each.kind == "class" and not each.parameters]
-    for each in (each for each in plan.program.models if each.name in unknown and each.like is None):
-        yield (
-            f"the number of parameters of '{each.name}' is not known: messages and memory are counted "
-            f"without them; set `{each.name}.parameters=...`"
-        )
-    if any(each.is_synced for each in plan.program.models):
-        yield "what `batch_norm` with `sync` sends is not counted"
-
-
-def _join(passages: Sequence[tuple[float, Passage]]) -> Mapping[str, Duration]:
-    """Return the mean of what is waited for, by message."""
-    waits: dict[str, Duration] = {}
-    for share, passage in passages:
-        for name, each in passage.waits.items():
-            waits[name] = waits.get(name, Duration()) + each.scale(share)
-    return waits
 
 
 def _find_limit(model: _Model, one: Estimate, most: int) -> Limit | None:

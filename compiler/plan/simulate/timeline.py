@@ -22,7 +22,6 @@ from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.messages import NUMBER, Message, count_gradients
 from compiler.plan.simulate.cluster import Cluster, Duration, time_collective
 from compiler.plan.simulate.work import (
-    LayerWork,
     Work,
     add_up,
     count_slots,
@@ -146,7 +145,12 @@ class _Lines(Struct, frozen=True, kw_only=True):
                     is_held = not program.is_sharded or (node.kept and node.model in gathered)
                     gathered.add(node.model)
                     layers = find_layer_works(self.plan, node)
-                    segments = tuple(_pass_forward(each, is_gathered=not is_held) for each in layers) or segments
+                    width = 0 if is_held else NUMBER
+                    found = (
+                        Segment(work=each.forward, kernels=each.kernels, gathered=width * each.parameters)
+                        for each in layers
+                    )
+                    segments = tuple(found) or segments
                 case Evaluate() | Random():
                     rows = rows if node.is_replica or node.micro_batch else "whole"
                     segments = (Segment(work=measure_evaluation(self.plan, node), kernels=node.has_line),)
@@ -244,12 +248,6 @@ class _Lines(Struct, frozen=True, kw_only=True):
                 )
             )
         yield from reversed(segments)
-
-
-def _pass_forward(layer: LayerWork, *, is_gathered: bool) -> Segment:
-    """Return the segment of a layer in a forward."""
-    size = NUMBER * layer.parameters if is_gathered else 0
-    return Segment(work=layer.forward, kernels=layer.kernels, gathered=size)
 
 
 class _Clock(Struct, frozen=True, kw_only=True):
