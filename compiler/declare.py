@@ -28,7 +28,6 @@ from compiler.timing.curves import declare_schedule, stand_in
 from compiler.timing.units import ClockRates, Pace, PaceProblem
 from compiler.types.infer_types import Structure
 from graphspec.declare.graph import GraphSpec
-from graphspec.declare.parallel import CompressSpec
 from graphspec.declare.schedules import ScheduleSpec
 
 
@@ -44,27 +43,25 @@ def declare_parallel(spec: GraphSpec) -> ParallelDecl | None:
     """Return how several processes take a step together, None for one."""
     if spec.parallel is None or not spec.is_replicated:
         return None
+    declared = spec.parallel.compress
+    compress: Compression | None = None
+    match declared.kind:
+        case "none":
+            pass
+        case "powersgd":
+            compress = Compression(kind="powersgd", options={"rank": declared.rank or 1})
+        case "threshold" | "sign" as kind:
+            usual = 0.5 if kind == "threshold" else 0.0
+            threshold = usual if declared.threshold is None else float(declared.threshold)
+            compress = Compression(kind=kind, options={"threshold": threshold})
+        case "fp16" | "bf16" as kind:
+            compress = Compression(kind=kind, options={})
     return ParallelDecl(
         buffers=spec.parallel.buffers,
         is_sharded=spec.is_sharded,
-        compress=_declare_compression(spec.parallel.compress),
+        compress=compress,
         bucket_mb=spec.parallel.bucket_mb,
     )
-
-
-def _declare_compression(compress: CompressSpec) -> Compression | None:
-    """Return how gradients are shortened, None where they are not."""
-    match compress.kind:
-        case "none":
-            return None
-        case "powersgd":
-            return Compression(kind="powersgd", options={"rank": compress.rank or 1})
-        case "threshold" | "sign" as kind:
-            usual = 0.5 if kind == "threshold" else 0.0
-            threshold = usual if compress.threshold is None else float(compress.threshold)
-            return Compression(kind=kind, options={"threshold": threshold})
-        case "fp16" | "bf16" as kind:
-            return Compression(kind=kind, options={})
 
 
 def declare_states(spec: GraphSpec) -> tuple[StateDecl, ...]:

@@ -96,8 +96,13 @@ class Expansion(Struct, kw_only=True, dict=True):
                 self._add_once(node)
         for value in returned:
             self._whole(value)
-        if self.analysis.spec.is_sharded:
-            self._shard()
+        if self.analysis.spec.is_sharded:  # updates take shards of gradient sets
+            self.made, before = dict(shard_sets(self.made)), list[str]()
+            for name in self.made:
+                before.append(name)
+                if name in self.sources:
+                    self.sources |= dict.fromkeys(before, self.sources[name])
+                    before.clear()
         order = {name: index for index, name in enumerate(self.nodes)}
         ranked = sorted(self.made.values(), key=lambda node: (node.micro_batch, order.get(self.sources[node.id], -1)))
         return {node.id: node for node in ranked}
@@ -150,15 +155,6 @@ class Expansion(Struct, kw_only=True, dict=True):
         operands = (mean, self._add_shares(1, is_own=False))
         self._add_part(evaluate(share, "weigh", operands, (share,), like=node, free_early=True), node.id)
         self._combine(_use_instead(node, share), share, node.id)
-
-    def _shard(self) -> None:
-        """Let updates take shards of gradient sets."""
-        self.made, before = dict(shard_sets(self.made)), list[str]()
-        for name in self.made:
-            before.append(name)
-            if name in self.sources:
-                self.sources |= dict.fromkeys(before, self.sources[name])
-                before.clear()
 
     def _find_late(self, returned: Iterable[str]) -> Iterable[str]:
         """Yield the gradient sets of replicas that go into windows and nowhere else."""

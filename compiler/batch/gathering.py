@@ -67,13 +67,19 @@ class Gathering(Struct, frozen=True, kw_only=True):
                 is_of_rows = bool(mixed) or self.analysis.joins(node)
                 rows.update(each for each in node.defines if is_of_rows and self._has_rows(each, node))
                 if used and isinstance(node, Forward) and node.train and self.models[node.model].is_synced:
-                    yield name, _count_twice(node)
+                    read = f"'{node.op}' reads the rows of all processes"
+                    message = f"{read}, and '{node.model}' adds up what each has (`sync: true`)"
+                    label = "counts every row once for each process"
+                    help = "leave `sync` out: what is gathered is the whole batch"
+                    yield name, Unshared(message=message, label=label, help=help)
             elif mixed and not (isinstance(node, Gradient) and not node.grad_outputs):
-                yield name, _mix(node, mixed[0])
+                message = f"'{node.op}' mixes '{mixed[0]}', which has the rows of all processes, with the rows of one"
+                yield name, Unshared(message=message, label="reads rows that do not belong together", help=BOTH)
 
     def _check(self, node: Evaluate) -> Unshared | None:
         """Return why the rows of a value cannot be gathered."""
-        value, name = _operand(node), node.function.name
+        (gathered,) = node.refs
+        value, name = gathered.name, node.function.name
         placement = self.analysis.of(value)
         if placement not in (Placement.SHARDED, Placement.REPLICATED):
             return Unshared(
@@ -102,11 +108,13 @@ class Gathering(Struct, frozen=True, kw_only=True):
     def _find_uneven(self, gradient: str) -> Iterator[tuple[str, Unshared]]:
         """Yield the nodes on the path of a gradient from which gathered rows get another one on every process."""
         path, reached = self.paths[gradient], set[str]()
-        yield from (
-            (name, _differentiate_again(self.nodes[name]))
-            for name in self.paths
-            if name in path.nodes and self._crosses(name)
-        )
+        for name in (name for name in self.paths if name in path.nodes):
+            if any(self.analysis.joins(self.nodes[each]) for each in self.paths[name].nodes):
+                op = self.nodes[name].op
+                message = f"the gradient '{op}' goes back through gathered rows, and is differentiated again"
+                label = "its own gradient differs between processes"
+                help = "take it of a loss on the rows of each process, or `stop` it"
+                yield name, Unshared(message=message, label=label, help=help)
         for name in sort_by_data({each: self.nodes[each] for each in path.nodes}):
             node = self.nodes[name]
             if self.analysis.joins(node):
@@ -118,11 +126,10 @@ class Gathering(Struct, frozen=True, kw_only=True):
             reached.update(node.defines if used else ())
             uneven = next((value for value in used if name in self.split and not self._is_even(node, value)), None)
             if uneven is not None:
-                yield name, _combine(node, uneven)
-
-    def _crosses(self, gradient: str) -> bool:
-        """Return whether the path of a gradient leads through gathered rows."""
-        return any(self.analysis.joins(self.nodes[name]) for name in self.paths[gradient].nodes)
+                made = f"the gradient of '{node.op}' by '{uneven}', which is made of gathered rows,"
+                label = "combines a gathered value with the rows of one process"
+                help = f"{BOTH}, or `stop` '{uneven}'"
+                yield name, Unshared(message=f"{made} differs between processes", label=label, help=help)
 
     def _is_even(self, node: Instruction, value: str) -> bool:
         """Return whether the gradient by a value is the same on all processes: of a term of a sum, or scaled alike."""
@@ -136,45 +143,3 @@ class Gathering(Struct, frozen=True, kw_only=True):
             return True
         is_scaled = self.analysis.of(value) is not Placement.REPLICATED
         return is_scaled and is_linear_call(node.function.name, placements)
-
-
-def _count_twice(node: Forward) -> Unshared:
-    """Return why a layer that adds up what processes have cannot read the rows of all."""
-    return Unshared(
-        message=f"'{node.op}' reads the rows of all processes, and '{node.model}' adds up what each has (`sync: true`)",
-        label="counts every row once for each process",
-        help="leave `sync` out: what is gathered is the whole batch",
-    )
-
-
-def _mix(node: Instruction, value: str) -> Unshared:
-    """Return why an op cannot read the rows of a process and those of all."""
-    return Unshared(
-        message=f"'{node.op}' mixes '{value}', which has the rows of all processes, with the rows of one",
-        label="reads rows that do not belong together",
-        help=BOTH,
-    )
-
-
-def _combine(node: Instruction, value: str) -> Unshared:
-    """Return why a gathered value cannot get a gradient from an op on the rows of a process."""
-    return Unshared(
-        message=f"the gradient of '{node.op}' by '{value}', which is made of gathered rows, differs between processes",
-        label="combines a gathered value with the rows of one process",
-        help=f"{BOTH}, or `stop` '{value}'",
-    )
-
-
-def _differentiate_again(node: Instruction) -> Unshared:
-    """Return why a gradient that goes back to the rows of a process has none itself."""
-    return Unshared(
-        message=f"the gradient '{node.op}' goes back through gathered rows, and is differentiated again",
-        label="its own gradient differs between processes",
-        help="take it of a loss on the rows of each process, or `stop` it",
-    )
-
-
-def _operand(node: Evaluate) -> str:
-    """Return the value whose rows are gathered."""
-    (reference,) = node.refs
-    return reference.name

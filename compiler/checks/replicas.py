@@ -32,25 +32,17 @@ WHOLE = "write `parallel: {kind: replicated}`"
 def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
     """Yield E-REPLICAS for what several processes cannot do together."""
     if not spec.is_replicated:
-        yield from _find_unsynced(spec)
+        for name, model in spec.models.items():
+            if any(layer.options.get("sync") is True for layer in find_layers(model.layers or ())):
+                yield Diagnostic(
+                    code="E-REPLICAS",
+                    message=f"'{name}' normalizes over the rows of all processes (`sync: true`), and there is one",
+                    span=spec.span("models", name, key=True),
+                    label="has no others to agree with",
+                    help="remove `sync`, or add `parallel: {kind: replicated}`",
+                )
         return
-    yield from _find_contradictions(spec)
-    if backend != "torch":
-        yield from _find_torch_only(spec, backend)
-    for name, op in spec.ops.items():
-        if isinstance(op, AdaptOp) and find_reaches(spec)[name].modes - {"infer"}:
-            yield Diagnostic(
-                code="E-REPLICAS",
-                message=f"'{name}' adapts '{op.adapt}' by a gradient of the whole batch, "
-                "but each replica has only part of it",
-                span=spec.span("ops", name, key=True),
-                label="needs all rows",
-                help="remove `parallel`",
-            )
-
-
-def _find_contradictions(spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield E-REPLICAS for gradients that are taken once, for updates that want them to combine in two ways."""
+    # A gradient that is taken once combines in one way, whatever the updates want that use it.
     for taken, wanted in find_reductions(spec).items():
         (first, one), *others = wanted.items()
         for name, other in others:
@@ -64,6 +56,18 @@ def _find_contradictions(spec: GraphSpec) -> Iterator[Diagnostic]:
                     help="let each update take a gradient of its own, or write the same `reduce` in both",
                 )
                 break
+    if backend != "torch":
+        yield from _find_torch_only(spec, backend)
+    for name, op in spec.ops.items():
+        if isinstance(op, AdaptOp) and find_reaches(spec)[name].modes - {"infer"}:
+            yield Diagnostic(
+                code="E-REPLICAS",
+                message=f"'{name}' adapts '{op.adapt}' by a gradient of the whole batch, "
+                "but each replica has only part of it",
+                span=spec.span("ops", name, key=True),
+                label="needs all rows",
+                help="remove `parallel`",
+            )
 
 
 def _find_torch_only(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
@@ -86,19 +90,6 @@ def _find_torch_only(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
             label="runs on PyTorch only",
             help=f"{help}, or choose the backend 'torch'",
         )
-
-
-def _find_unsynced(spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield E-REPLICAS for layers that are to normalize over processes, of which there are none."""
-    for name, model in spec.models.items():
-        if any(layer.options.get("sync") is True for layer in find_layers(model.layers or ())):
-            yield Diagnostic(
-                code="E-REPLICAS",
-                message=f"'{name}' normalizes over the rows of all processes (`sync: true`), and there is one",
-                span=spec.span("models", name, key=True),
-                label="has no others to agree with",
-                help="remove `sync`, or add `parallel: {kind: replicated}`",
-            )
 
 
 def check_reduced_tables(spec: GraphSpec, program: Program) -> Iterator[Diagnostic]:

@@ -18,7 +18,15 @@ def find_cycles(edges: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]
     for before, after in edges:
         successors.setdefault(before, []).append(after)
         successors.setdefault(after, [])
-    if _is_acyclic(successors):
+    # Without a cycle, nodes without predecessors can be removed until none is left.
+    waiting = Counter(after for afters in successors.values() for after in afters)
+    free = [name for name in successors if not waiting[name]]
+    for name in free:
+        for after in successors[name]:
+            waiting[after] -= 1
+            if not waiting[after]:
+                free.append(after)
+    if len(free) == len(successors):
         return ()
     import networkx  # imported late: it costs 0.1 s, and only a spec with a cycle needs it
 
@@ -180,18 +188,6 @@ def sort(predecessors: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
             done.setdefault(node)
             stack.pop()
     return tuple(done)
-
-
-def _is_acyclic(successors: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether nodes without predecessors can be removed until none is left."""
-    waiting = Counter(after for afters in successors.values() for after in afters)
-    free = [name for name in successors if not waiting[name]]
-    for name in free:
-        for after in successors[name]:
-            waiting[after] -= 1
-            if not waiting[after]:
-                free.append(after)
-    return len(free) == len(successors)
 
 
 def _shortest_return(successors: Mapping[str, Iterable[str]], start: str) -> tuple[str, ...]:

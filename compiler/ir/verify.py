@@ -39,16 +39,8 @@ def find_violations(graph: StepGraph) -> Iterator[str]:
         for access in (*node.reads, *node.writes):
             if not 0 <= access.version <= len(graph.writers.get(access.cell, ())):
                 yield f"{name} accesses {access}, which never exists"
-    if graph.sequence:
-        yield from _find_disorder(graph)
-
-
-def _find_disorder(graph: StepGraph) -> Iterator[str]:
-    """Yield what is wrong with a sequence: nodes missing or repeated, violated edges, values and versions not there.
-
-    Versions are replayed on counters instead of trusting the edges: the property all edges exist for. A value that
-    nothing defines is an input.
-    """
+    if not graph.sequence:
+        return
     if sorted(graph.sequence) != sorted(graph.nodes):
         yield "the sequence is not a permutation of the nodes"
     else:
@@ -58,6 +50,8 @@ def _find_disorder(graph: StepGraph) -> Iterator[str]:
                 yield f"{edge.after} stands before {edge.before} ({edge.hazard.value})"
         if find_cycles((edge.before, edge.after) for edge in graph.edges):
             yield "the edges have a cycle"
+    # Versions are replayed on counters instead of trusting the edges: the property all edges exist for. A value that
+    # nothing defines is an input.
     undefined = {value for node in graph.nodes.values() for value in node.provides}
     current: dict[Cell, int] = {}
     for node in (graph.nodes[name] for name in graph.sequence):

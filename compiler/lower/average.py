@@ -25,7 +25,10 @@ from graphspec.declare.schedules import ScheduleSpec
 
 
 def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instruction, ...]:
-    """Return the one node of a weight average; it follows every write of its source."""
+    """Return the node of a weight average, after that of its write-back if it has one.
+
+    An average follows every write of its source.
+    """
     target = op.target(name)
     policy = buffer_policy(op, context.models[op.ema], context.models[target])
     averaging = find_averaging(context.spec, op.ema) if op.schedule_free else ()
@@ -52,22 +55,20 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
     taken = _follow(blend, context, buffers=context.models[op.ema].buffers and blend.moves_buffers)
     kept = tuple(Read(cell=optimizer_cell(optimizer)) for optimizer, _ in averaging)
     taken = replace(taken, reads=(*taken.reads, *kept))
-    return (taken,) if op.use.write_back is None else (_write_back(name, op, context), taken)
-
-
-def _write_back(name: str, op: EmaOp, context: LoweringContext) -> Instruction:
-    """Return the node by which a model takes the weights of its average, in some of the steps in which it is taken."""
+    if op.use.write_back is None:
+        return (taken,)
+    # The model takes the weights of its average, in some of the steps in which that is taken.
     back = Assign(
         id=back_of(name),
         op=name,
         label=f"write back {name}",
         place=context.place(name),
         gate=back_of(name),
-        source=op.target(name),
+        source=target,
         target=op.ema,
         moves_buffers=False,
     )
-    return _follow(back, context, buffers=False)
+    return _follow(back, context, buffers=False), taken
 
 
 def _find_number(name: str, op: EmaOp, context: LoweringContext) -> float | Scheduled:

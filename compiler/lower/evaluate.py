@@ -185,6 +185,9 @@ def lower_forward(name: str, op: ForwardOp, context: LoweringContext) -> tuple[F
     again = model.recomputes or op.checkpoint
     arguments = lower_inputs(name, op.inputs, context)
     taps = tuple((output.name, output.tap) for output in op.outputs or () if output.tap is not None)
+    snapshot: Literal["none", "buffers", "all"] = "none"
+    if op.snapshot and not again and (weights is None or model.buffers):  # weights that are a value need no clones
+        snapshot = "all" if weights is None else "buffers"
     # the model itself continues with a tap: it is no copy in another type, and nothing is recomputed
     is_continued = model.compute == "float32" and not model.recomputes
     call = Forward(
@@ -205,7 +208,7 @@ def lower_forward(name: str, op: ForwardOp, context: LoweringContext) -> tuple[F
         taps=taps,
         method=op.method,
         train=train,
-        snapshot=_find_snapshot(op, model, weights) if not again else "none",
+        snapshot=snapshot,
         checkpoint=op.checkpoint,
         draws=model.rng and (train or context.spec.models[model.root].class_ is not None),
         compute=model.compute,
@@ -221,13 +224,6 @@ def _is_training(name: str, op: ForwardOp, model: ModelFacts, context: LoweringC
     if "train" not in context.reaches[name].modes:
         return op.train is True
     return context.mode == "train" and (model.updated if op.train is None else op.train)
-
-
-def _find_snapshot(op: ForwardOp, model: ModelFacts, weights: Ref | None) -> Literal["none", "buffers", "all"]:
-    """Return of what a call asks for clones: weights that are a value need none."""
-    if not op.snapshot or (weights is not None and not model.buffers):
-        return "none"
-    return "all" if weights is None else "buffers"
 
 
 def _reads(model: ModelFacts, *, own: bool, train: bool, kept: bool, again: bool) -> tuple[Read, ...]:

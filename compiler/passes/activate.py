@@ -43,7 +43,10 @@ def find_gates(
     spec: GraphSpec, nodes: Mapping[str, Instruction], restricted: Restricted = EVERYWHERE
 ) -> tuple[Gate, ...]:
     """Return the gate of every op of a mode that does not simply fire in each of its steps."""
-    gates = {part.name: _gate_part(part, outer) for node in nodes.values() for part, outer in _find_parts(node.within)}
+    gates: dict[str, Gate] = {}
+    for node in nodes.values():
+        parts = [part for part in node.within if part.is_gated]  # those without which there are steps
+        gates |= {part.name: _gate_part(part, outer) for part, outer in zip(parts, (None, *parts), strict=False)}
     present = frozenset(node.admission for node in nodes.values())
     ops, writers = [node for node in nodes.values() if node.id == node.op], find_writers(nodes.values())
     while True:  # a gate may make the gate of what follows it
@@ -241,12 +244,6 @@ def _find_source_writes(
     """Return the ops whose writes an average or copy follows."""
     sources = (nodes[name] for _, name in find_sources(node, nodes, writers))
     return tuple(dict.fromkeys(each.admission for each in sources if each.is_write))
-
-
-def _find_parts(within: Sequence[Part]) -> Iterator[tuple[Part, Part | None]]:
-    """Yield the parts without which there are steps, each with the one around it."""
-    gated = [part for part in within if part.is_gated]
-    yield from zip(gated, (None, *gated), strict=False)
 
 
 def _gate_part(part: Part, outer: Part | None) -> Gate:

@@ -12,7 +12,6 @@ from compiler.ir.cell import state_of
 from compiler.ir.instructions import (
     Adapt,
     CheckFinite,
-    Commit,
     Emit,
     Evaluate,
     Forward,
@@ -178,20 +177,19 @@ def _resolve(graph: StepGraph) -> Iterator[ResolveOverflow]:
     if graph.checked:
         verdicts = find_step_verdicts(graph)
         checks = (node for node in graph.nodes.values() if isinstance(node, CheckFinite) and node.output in verdicts)
+        # What may be skipped, by gate: writes, and steps of windows.
+        conditional = (
+            (node.admission, graph.commits[node.id])
+            for node in graph.nodes.values()
+            if node.id in graph.commits and (node.id == node.op or isinstance(node, RestoreAccumulator))
+        )
         yield ResolveOverflow(
             op="overflow",
             verdicts=verdicts,
-            conditional=tuple(dict.fromkeys(_find_conditional(graph))),
+            conditional=tuple(dict.fromkeys(conditional)),
             scaled=graph.scaled,
             fatal=tuple((node.op, node.key) for node in checks if node.overflow == "error"),
         )
-
-
-def _find_conditional(graph: StepGraph) -> Iterator[tuple[str, Commit]]:
-    """Yield what may be skipped, by gate, with its condition: writes, and steps of windows."""
-    for node in graph.nodes.values():
-        if node.id in graph.commits and (node.id == node.op or isinstance(node, RestoreAccumulator)):
-            yield node.admission, graph.commits[node.id]
 
 
 def find_step_verdicts(graph: StepGraph) -> tuple[str, ...]:

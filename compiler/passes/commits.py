@@ -109,14 +109,12 @@ class _Finder(Struct, frozen=True, kw_only=True):
         if name not in self.known:
             node = self.graph.nodes[name]
             gated_by = self.find(node.gated_by) if node.gated_by in self.graph.nodes else ALWAYS
-            sources = [self.find(writer) for writer in self._find_sources(node)]
-            self.known[name] = both(self.own.get(name, ALWAYS), both(gated_by, either(sources)))
+            written = find_sources(node, self.graph.nodes, self.graph.writers)
+            # An average or copy does not follow the statistics of forwards.
+            followed = dict.fromkeys(writer for _, writer in written if self.graph.nodes[writer].is_write)
+            sources = either([self.find(writer) for writer in followed])
+            self.known[name] = both(self.own.get(name, ALWAYS), both(gated_by, sources))
         return self.known[name]
-
-    def _find_sources(self, node: Instruction) -> tuple[str, ...]:
-        """Return the writers of what an average or copy reads, except the statistics of forwards."""
-        found = find_sources(node, self.graph.nodes, self.graph.writers)
-        return tuple(dict.fromkeys(writer for _, writer in found if self.graph.nodes[writer].is_write))
 
 
 def both(one: Commit, other: Commit) -> Commit:

@@ -33,26 +33,21 @@ def resolve_cycles(graph: StepGraph, spec: GraphSpec) -> StepGraph:
     problems = tuple(cycle_problem("E-TWO-VERSIONS", spec, graph.nodes, rigid, cycle) for cycle in cycles)
     if problems:
         return replace(graph, problems=(*graph.problems, *problems))
+    kept = {(edge.before, edge.after) for edge in rigid}
     while cycles := find_cycles((edge.before, edge.after) for edge in graph.edges):
-        graph = _snapshot(graph, cycles[0])
+        cycle = cycles[0]  # it is broken by clones for the forwards of its first buffer hazard
+        pairs = set(zip(cycle, (*cycle[1:], cycle[0]), strict=True)) - kept
+        buffered = (edge for edge in graph.hazards if edge.hazard is Hazard.BUFFER_WAR)
+        breakable = next(edge for edge in buffered if (edge.before, edge.after) in pairs)
+        cloned = frozenset(breakable.through)
+        hazards = tuple(
+            edge
+            for edge in graph.hazards
+            if edge.hazard is not Hazard.BUFFER_WAR or not cloned.issuperset(edge.through)
+        )
+        snapshots = {**graph.snapshots, **dict.fromkeys(breakable.through, "buffers")}
+        graph = replace(graph, hazards=hazards, snapshots=snapshots)
     return graph
-
-
-def _snapshot(graph: StepGraph, cycle: tuple[str, ...]) -> StepGraph:
-    """Return the graph with clones for the forwards of the first buffer hazard on a cycle."""
-    pairs = set(zip(cycle, (*cycle[1:], cycle[0]), strict=True))
-    rigid = {(edge.before, edge.after) for edge in graph.edges if edge.hazard is not Hazard.BUFFER_WAR}
-    breakable = next(
-        edge
-        for edge in graph.hazards
-        if edge.hazard is Hazard.BUFFER_WAR and (edge.before, edge.after) in pairs - rigid
-    )
-    cloned = frozenset(breakable.through)
-    hazards = tuple(
-        edge for edge in graph.hazards if edge.hazard is not Hazard.BUFFER_WAR or not cloned.issuperset(edge.through)
-    )
-    snapshots = {**graph.snapshots, **dict.fromkeys(breakable.through, "buffers")}
-    return replace(graph, hazards=hazards, snapshots=snapshots)
 
 
 def _find_cell_hazards(graph: StepGraph) -> Iterator[Edge]:

@@ -37,91 +37,11 @@ Joined: TypeAlias = tuple[str, ...]
 
 
 def join_calls(graph: StepGraph, context: Context) -> StepGraph:
-    """Return the graph with one forward for calls that can be joined; its hazards must be known."""
-    return _rewrite(graph, _find_joined(graph, context)) if context.spec.join_calls else graph
+    """Return the graph with one forward for calls that can be joined, in the place and under the name of the first.
 
-
-def _find_joined(graph: StepGraph, context: Context) -> tuple[Joined, ...]:
-    """Return the calls that become one, none of which waits for another, not even through other joined calls."""
-    groups = _find_alike(graph, context)
-    if not groups:
-        return ()
-    before: dict[str, list[str]] = {name: [] for name in graph.nodes}
-    for edge in graph.edges:
-        before[edge.after].append(edge.before)
-    closure = close(before, {name for group in groups for name in group})
-    found: list[Joined] = []
-    for group in groups:
-        among = closure.collect(group)
-        # of two calls one of which comes before the other, that one has fewer before it
-        levels: dict[int, list[str]] = {}
-        for name in group:
-            levels.setdefault(closure.meet(name, among)[1].bit_count(), []).append(name)
-        found.extend(tuple(level) for level in levels.values() if len(level) > 1)
-    while True:
-        first = {name: joined[0] for joined in found for name in joined}
-        pairs = ((first.get(edge.before, edge.before), first.get(edge.after, edge.after)) for edge in graph.edges)
-        cycles = find_cycles((one, other) for one, other in pairs if one != other)
-        if not cycles:
-            return tuple(found)
-        found.remove(next(joined for joined in reversed(found) if joined[0] in cycles[0]))
-
-
-def _find_alike(graph: StepGraph, context: Context) -> tuple[Joined, ...]:
-    """Return the calls that differ in their rows alone, where there are several."""
-    through, entered = find_through(graph, graph.paths), dict[str, list[str]]()
-    for gradient, path in graph.paths.items():
-        for _, name in path.uses:
-            entered.setdefault(name, []).append(gradient)
-    models: dict[tuple[str, TensorType], bool] = {}
-    groups: dict[tuple[object, ...], list[str]] = {}
-    for name, node in graph.nodes.items():
-        if not isinstance(node, Forward) or name not in through or not _is_plain(node, graph):
-            continue
-        (argument,) = node.arguments
-        assert isinstance(argument.operand, Ref)
-        given = context.types.get(graph.wholes.get(argument.operand.name, argument.operand.name), UNKNOWN)
-        key = node.model, given
-        if key not in models:
-            models[key] = _gains(context, node.model, given)
-        if models[key]:
-            reads = tuple((read.at, read.constant) for read in node.reads)
-            flow = tuple(through[name]), tuple(entered.get(name, ())), argument.operand.detach
-            alike = node.model, node.method, node.train, node.micro_batch, node.is_replica, given, reads, flow
-            groups.setdefault(alike, []).append(name)
-    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
-
-
-def _is_plain(node: Forward, graph: StepGraph) -> bool:
-    """Return whether a call maps one value to another, by weights that are parameters, and does nothing else."""
-    is_pure = not (node.draws or node.writes or node.token or node.stop or node.checkpoint or node.weights)
-    is_bare = not (node.taps or node.named or node.snapshot != "none" or node.id in graph.snapshots)
-    is_unary = len(node.outputs) == len(node.arguments) == len(node.uses) == 1
-    return is_pure and is_bare and is_unary and isinstance(node.arguments[0].operand, Ref)
-
-
-def _gains(context: Context, model: str, given: TensorType) -> bool:
-    """Return whether calls of a model are faster when joined, and whether it certainly treats every row alone."""
-    facts: ModelFacts = context.models[model]
-    layers = context.spec.models[facts.root].layers
-    if layers is None or facts.batch_coupled or facts.recomputes or given.shape is None or len(given.shape) < 2:
-        return False
-    calls = [*walk_layers(trace_layers(layers, given.shape, given.dtype))]
-    weighted = sum(bool(each.parameters) and not each.layers for each in calls)
-    free = any(isinstance(size, str) for each in calls for size in each.output[1:])
-    numbers = (prod(size for size in each.output[1:] if isinstance(size, int)) for each in calls)
-    return weighted >= LEAST_LAYERS and not free and max(numbers) <= MOST_NUMBERS
-
-
-def walk_layers(calls: Sequence[LayerCall]) -> Iterable[LayerCall]:
-    """Yield layers, each before those that are inside it."""
-    for call in calls:
-        yield call
-        yield from walk_layers(call.layers)
-
-
-def _rewrite(graph: StepGraph, found: Sequence[Joined]) -> StepGraph:
-    """Return the graph with one forward for calls that become one, in the place and under the name of the first."""
+    Its hazards must be known.
+    """
+    found = _find_joined(graph, context) if context.spec.join_calls else ()
     if not found:
         return graph
     first = {name: joined[0] for joined in found for name in joined}
@@ -161,6 +81,84 @@ def _rewrite(graph: StepGraph, found: Sequence[Joined]) -> StepGraph:
         hazards=move(graph.hazards),
         decisions=(*graph.decisions, *decisions),
     )
+
+
+def _find_joined(graph: StepGraph, context: Context) -> tuple[Joined, ...]:
+    """Return the calls that become one, none of which waits for another, not even through other joined calls."""
+    groups = _find_alike(graph, context)
+    if not groups:
+        return ()
+    before: dict[str, list[str]] = {name: [] for name in graph.nodes}
+    for edge in graph.edges:
+        before[edge.after].append(edge.before)
+    closure = close(before, {name for group in groups for name in group})
+    found: list[Joined] = []
+    for group in groups:
+        among = closure.collect(group)
+        # of two calls one of which comes before the other, that one has fewer before it
+        levels: dict[int, list[str]] = {}
+        for name in group:
+            levels.setdefault(closure.meet(name, among)[1].bit_count(), []).append(name)
+        found.extend(tuple(level) for level in levels.values() if len(level) > 1)
+    while True:
+        first = {name: joined[0] for joined in found for name in joined}
+        pairs = ((first.get(edge.before, edge.before), first.get(edge.after, edge.after)) for edge in graph.edges)
+        cycles = find_cycles((one, other) for one, other in pairs if one != other)
+        if not cycles:
+            return tuple(found)
+        found.remove(next(joined for joined in reversed(found) if joined[0] in cycles[0]))
+
+
+def _find_alike(graph: StepGraph, context: Context) -> tuple[Joined, ...]:
+    """Return the calls that differ in their rows alone, where there are several."""
+    through, entered = find_through(graph, graph.paths), dict[str, list[str]]()
+    for gradient, path in graph.paths.items():
+        for _, name in path.uses:
+            entered.setdefault(name, []).append(gradient)
+    models: dict[tuple[str, TensorType], bool] = {}
+    groups: dict[tuple[object, ...], list[str]] = {}
+    for name, node in graph.nodes.items():
+        if not isinstance(node, Forward) or name not in through:
+            continue
+        # A plain call maps one value to another, by weights that are parameters, and does nothing else.
+        is_pure = not (node.draws or node.writes or node.token or node.stop or node.checkpoint or node.weights)
+        is_bare = not (node.taps or node.named or node.snapshot != "none" or node.id in graph.snapshots)
+        is_unary = len(node.outputs) == len(node.arguments) == len(node.uses) == 1
+        if not (is_pure and is_bare and is_unary):
+            continue
+        (argument,) = node.arguments
+        if not isinstance(argument.operand, Ref):
+            continue
+        given = context.types.get(graph.wholes.get(argument.operand.name, argument.operand.name), UNKNOWN)
+        key = node.model, given
+        if key not in models:
+            models[key] = _gains(context, node.model, given)
+        if models[key]:
+            reads = tuple((read.at, read.constant) for read in node.reads)
+            flow = tuple(through[name]), tuple(entered.get(name, ())), argument.operand.detach
+            alike = node.model, node.method, node.train, node.micro_batch, node.is_replica, given, reads, flow
+            groups.setdefault(alike, []).append(name)
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
+
+
+def _gains(context: Context, model: str, given: TensorType) -> bool:
+    """Return whether calls of a model are faster when joined, and whether it certainly treats every row alone."""
+    facts: ModelFacts = context.models[model]
+    layers = context.spec.models[facts.root].layers
+    if layers is None or facts.batch_coupled or facts.recomputes or given.shape is None or len(given.shape) < 2:
+        return False
+    calls = [*walk_layers(trace_layers(layers, given.shape, given.dtype))]
+    weighted = sum(bool(each.parameters) and not each.layers for each in calls)
+    free = any(isinstance(size, str) for each in calls for size in each.output[1:])
+    numbers = (prod(size for size in each.output[1:] if isinstance(size, int)) for each in calls)
+    return weighted >= LEAST_LAYERS and not free and max(numbers) <= MOST_NUMBERS
+
+
+def walk_layers(calls: Sequence[LayerCall]) -> Iterable[LayerCall]:
+    """Yield layers, each before those that are inside it."""
+    for call in calls:
+        yield call
+        yield from walk_layers(call.layers)
 
 
 def _join(calls: Sequence[Instruction]) -> Forward:

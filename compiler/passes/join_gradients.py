@@ -29,7 +29,7 @@ from compiler.passes.order import find_producers
 from compiler.passes.paths import find_path
 from compiler.passes.schedule import find_chains
 from compiler.types.dimension import UNKNOWN
-from compiler.types.layers import LayerCall, trace_layers
+from compiler.types.layers import trace_layers
 
 MOST = 2.0**10
 """The greatest factor, and one over the least: beyond it the numbers of a type of 16 bits would overflow."""
@@ -168,7 +168,11 @@ class _Finder(Struct, frozen=True, kw_only=True):
         ``reached`` are the nodes that depend on these weights.
         """
         one, other = self.plain[carrier], self.plain[name]
-        if not self._are_alike(one, other):
+        # Both are of one place, and run back through one call.
+        places = [(each.micro_batch, each.within, each.scaled) for each in (one, other)]
+        through = self.graph.paths[carrier].nodes & self.graph.paths[name].nodes
+        meet = any(isinstance(self.graph.nodes[each], Forward) for each in through)
+        if places[0] != places[1] or not meet:
             return None
         factor: float | None = None
         for term in dict.fromkeys((*self.terms[carrier], *self.terms[name])):
@@ -180,47 +184,35 @@ class _Finder(Struct, frozen=True, kw_only=True):
             factor = wanted / given if factor is None else factor
         if factor is None or not 1 / MOST <= abs(factor) <= MOST:
             return None
-        if abs(factor) != 1 and self._is_narrow(name):
-            return None
+        if abs(factor) != 1:  # its numbers may leave the range of a narrow type, for which it is scaled
+            calls = (self.graph.nodes[each] for each in self.graph.paths[name].nodes)
+            if other.scaled or any(isinstance(each, Forward) and each.compute != "float32" for each in calls):
+                return None
         return factor if factor == 1 or self._is_worth(name) else None
 
-    def _are_alike(self, one: Gradient, other: Gradient) -> bool:
-        """Return whether two gradients are of one place, and run back through a call of both."""
-        places = [(each.micro_batch, each.within, each.scaled) for each in (one, other)]
-        through = self.graph.paths[one.id].nodes & self.graph.paths[other.id].nodes
-        meet = any(isinstance(self.graph.nodes[name], Forward) for name in through)
-        return places[0] == places[1] and meet
-
-    def _is_narrow(self, name: str) -> bool:
-        """Return whether the numbers of a gradient may leave the range of their type: it is scaled for that."""
-        calls = (self.graph.nodes[each] for each in self.graph.paths[name].nodes)
-        return self.plain[name].scaled or any(isinstance(each, Forward) and each.compute != "float32" for each in calls)
-
     def _is_worth(self, name: str) -> bool:
-        """Return whether to multiply a gradient set takes less time than to run back once more through its models."""
+        """Return whether to multiply a gradient set takes less time than to run back once more through its models.
+
+        It is not where their layers, or what these are given, are not known.
+        """
         size, products = 0, 0
         for model in self.plain[name].models:
-            calls = self._trace(name, model)
-            if calls is None:
+            layers = self.context.spec.models[self.context.models[model].root].layers
+            nodes = (self.graph.nodes[each] for each in self.graph.paths[name].nodes)
+            call = next((each for each in nodes if isinstance(each, Forward) and each.model == model), None)
+            if layers is None or call is None or len(call.arguments) != 1:
                 return False
-            for layer in walk_layers(calls):
+            operand = call.arguments[0].operand
+            assert isinstance(operand, Ref)
+            given = self.context.types.get(self.graph.wholes.get(operand.name, operand.name), UNKNOWN)
+            if given.shape is None:
+                return False
+            for layer in walk_layers(trace_layers(layers, given.shape, given.dtype)):
                 own = () if layer.layers else layer.parameters
                 positions = prod(each for each in layer.output[1:] if isinstance(each, int))
                 size += sum(prod(each.shape) for each in own)
                 products += sum(positions * prod(each.shape[1:]) for each in own)
         return size <= MOST_NUMBERS or products >= LEAST_USES * size
-
-    def _trace(self, name: str, model: str) -> tuple[LayerCall, ...] | None:
-        """Return the layers of a model in a call that a gradient runs back through; None where they are not known."""
-        layers = self.context.spec.models[self.context.models[model].root].layers
-        nodes = (self.graph.nodes[each] for each in self.graph.paths[name].nodes)
-        call = next((each for each in nodes if isinstance(each, Forward) and each.model == model), None)
-        if layers is None or call is None or len(call.arguments) != 1:
-            return None
-        operand = call.arguments[0].operand
-        assert isinstance(operand, Ref)
-        given = self.context.types.get(self.graph.wholes.get(operand.name, operand.name), UNKNOWN)
-        return None if given.shape is None else trace_layers(layers, given.shape, given.dtype)
 
 
 def _find_plain(graph: StepGraph) -> Iterator[Gradient]:
@@ -236,18 +228,16 @@ def _find_plain(graph: StepGraph) -> Iterator[Gradient]:
     inner = {each for path in graph.paths.values() for each in path.nodes if each in graph.paths}
     for name, path in graph.paths.items():
         node = graph.nodes[name]
-        if not isinstance(node, Gradient) or name in inner or name in hurried or not _is_bare(node):
+        if not isinstance(node, Gradient) or name in inner or name in hurried:
+            continue
+        # A plain one is of one loss, for all parameters of models that share none with others.
+        is_whole = node.output is not None and not node.values and node.weights is None and not node.grad_outputs
+        is_dense = node.unconnected == "error" and not (node.frozen or node.fully_frozen or node.rows)
+        is_own = len(node.uses) == 1 and not node.uses[0].optional and not node.is_replica
+        if not (is_whole and is_dense and is_own and all(cell.kind == "params" for cell in node.cells)):
             continue
         if not any(isinstance(graph.nodes[each], Gradient | Adapt) for each in path.nodes):
             yield node
-
-
-def _is_bare(node: Gradient) -> bool:
-    """Return whether a gradient is of one loss, for all parameters of models that share none with others."""
-    is_whole = node.output is not None and not node.values and node.weights is None and not node.grad_outputs
-    is_dense = node.unconnected == "error" and not (node.frozen or node.fully_frozen or node.rows)
-    is_own = len(node.uses) == 1 and not node.uses[0].optional and not node.is_replica
-    return is_whole and is_dense and is_own and all(cell.kind == "params" for cell in node.cells)
 
 
 # ---------------------------------------------------------------- the graph with them
@@ -256,9 +246,20 @@ def _is_bare(node: Gradient) -> bool:
 def _rewrite(graph: StepGraph, joint: Joint) -> StepGraph:
     """Return the graph with one gradient, and each set as a part of what it gives, under the names they had."""
     gradients = [node for name in joint.names if isinstance(node := graph.nodes[name], Gradient)]
-    made = _make_joint(joint, gradients)
+    ops = tuple(each.op for each in gradients)
+    made = replace(  # the gradient of the carrier's loss for the models of all
+        joint.carrier,
+        id=joint.name,
+        label=f"joint gradient of {enumerate_names(ops)}",
+        reads=tuple(dict.fromkeys(read for each in gradients for read in each.reads)),
+        models=tuple(model for each in gradients for model in each.models),
+        cells=frozenset[Cell]().union(*(each.cells for each in gradients)),
+        output=f"{joint.carrier.output}.joint",
+        joined=ops,
+    )
     parts = {each.id: _take_part(each, made, joint.carried.get(each.id, 1.0)) for each in gradients}
-    given = (_give(joint.name, each) for each in parts.values())
+    whys = {name: f"{part.label} uses the value {made.output}" for name, part in parts.items()}
+    given = (Edge(before=made.id, after=name, hazard=Hazard.DATA, why=why) for name, why in whys.items())
     nodes: dict[str, Instruction] = {}
     for name, node in graph.nodes.items():
         if name in parts and made.id not in nodes:
@@ -277,21 +278,6 @@ def _rewrite(graph: StepGraph, joint: Joint) -> StepGraph:
         ordering=(*_move(graph.ordering, joint, dropped), *given),
         hazards=_move(graph.hazards, joint, dropped),
         decisions=(*graph.decisions, _explain(joint, made, gradients)),
-    )
-
-
-def _make_joint(joint: Joint, gradients: Sequence[Gradient]) -> Gradient:
-    """Return the gradient of the carrier's loss for the models of all."""
-    ops = tuple(each.op for each in gradients)
-    return replace(
-        joint.carrier,
-        id=joint.name,
-        label=f"joint gradient of {enumerate_names(ops)}",
-        reads=tuple(dict.fromkeys(read for each in gradients for read in each.reads)),
-        models=tuple(model for each in gradients for model in each.models),
-        cells=frozenset[Cell]().union(*(each.cells for each in gradients)),
-        output=f"{joint.carrier.output}.joint",
-        joined=ops,
     )
 
 
@@ -317,11 +303,6 @@ def _take_part(node: Gradient, made: Gradient, factor: float) -> Transform:
         covers=made.models,
         options={} if factor == 1 else {"factor": factor},
     )
-
-
-def _give(made: str, part: Transform) -> Edge:
-    """Return the edge from the joint gradient to a part of it."""
-    return Edge(before=made, after=part.id, hazard=Hazard.DATA, why=f"{part.label} uses the value {part.inputs[0]}")
 
 
 def _find_unread(nodes: Mapping[str, Instruction], outputs: Collection[str], losses: Sequence[str]) -> frozenset[str]:

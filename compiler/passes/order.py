@@ -27,7 +27,9 @@ def find_ordering(spec: GraphSpec, nodes: Mapping[str, Instruction]) -> tuple[Ed
     edges: list[Edge] = []
     for node in nodes.values():
         edges.extend(_data_edges(node, producers))
-        edges.extend(_implied_edges(node, find_sources(node, nodes, writers)))
+        for cell, writer in find_sources(node, nodes, writers):
+            why = f"{node.label} comes after every writer of its source's {cell}"
+            edges.append(Edge(before=writer, after=node.id, hazard=Hazard.IMPLIED, why=why))
         # a share of the gradient of a `gradient` op waits for what the op waits for
         is_share = node.derivative is not None and isinstance(spec.ops[node.op], GradientOp)
         if node.id == node.op or _is_bare_reader(node) or is_share:
@@ -161,10 +163,3 @@ def find_sources(
         for writer in within or found:
             if not comes_later(nodes[writer].within, node.within):
                 yield cell, writer
-
-
-def _implied_edges(node: Instruction, sources: Iterable[tuple[Cell, str]]) -> Iterator[Edge]:
-    """Yield an edge from every writer of what an average or copy reads."""
-    for cell, writer in sources:
-        why = f"{node.label} comes after every writer of its source's {cell}"
-        yield Edge(before=writer, after=node.id, hazard=Hazard.IMPLIED, why=why)

@@ -103,7 +103,13 @@ def choose_fewest(order: UpdateOrder, graph: StepGraph) -> tuple[str, ...]:
     """
     if len(order.gradients) > EXACT_LIMIT:
         return _choose_greedily(order, {name: 2 if name in order.never else 1 for name in order.gradients})
-    rest, placed = _count_deferrals(order), tuple[str, ...]()
+    # For every set of updates already placed, the least cost of the rest.
+    rest: dict[frozenset[str], float] = {frozenset(order.names): 0.0}
+    for mask in range(2 ** len(order.names) - 2, -1, -1):
+        done = frozenset(name for position, name in enumerate(order.names) if mask >> position & 1)
+        options = (order.cost(name, done) + rest[done | {name}] for name in order.ready(done))
+        rest[done] = min(options, default=float("inf"))
+    placed = tuple[str, ...]()
     while len(placed) < len(order.gradients):
         done = frozenset(placed)
         cheapest = min(order.ready(done), key=lambda name: order.cost(name, done) + rest[done | {name}])
@@ -179,16 +185,6 @@ def _choose_greedily(order: UpdateOrder, costs: Mapping[str, int]) -> tuple[str,
             ready.add(woken)
             heappush(next_ones, rank(woken))
     return tuple(placed)
-
-
-def _count_deferrals(order: UpdateOrder) -> dict[frozenset[str], float]:
-    """Return, for every set of updates already placed, the least cost of the rest."""
-    best: dict[frozenset[str], float] = {frozenset(order.names): 0.0}
-    for mask in range(2 ** len(order.names) - 2, -1, -1):
-        done = frozenset(name for position, name in enumerate(order.names) if mask >> position & 1)
-        options = (order.cost(name, done) + best[done | {name}] for name in order.ready(done))
-        best[done] = min(options, default=float("inf"))
-    return best
 
 
 def _peak(order: UpdateOrder, graph: StepGraph, candidate: tuple[str, ...]) -> int:

@@ -54,7 +54,12 @@ def is_update(node: Instruction) -> bool:
 
 def schedule(graph: StepGraph, policy: Policy) -> StepGraph:
     """Return the graph with its sequence under an order policy; the graph must have no cycle."""
-    before, chains = _predecessors(graph), find_chains(graph)
+    position, chains = {name: index for index, name in enumerate(graph.nodes)}, find_chains(graph)
+    found: dict[str, set[str]] = {name: set() for name in graph.nodes}
+    for edge in graph.edges:
+        found[edge.after].add(edge.before)
+    # What comes directly before a node, as it is listed.
+    before = {name: sorted(each, key=position.__getitem__) for name, each in found.items()}
     marked = {name for update, chain in chains.items() for name in (update, *chain.gradients)}
     marked.update(name for name, node in graph.nodes.items() if node.message)
     closure = close(before, marked)
@@ -104,15 +109,6 @@ def _is_always_deferred(update: str, chain: Chain, before: Mapping[str, list[str
     for name in others:
         between = unite(between, closure.meet(name, lasts))
     return bool(lasts[1]) and not leave_out(lasts, between)[1]
-
-
-def _predecessors(graph: StepGraph) -> dict[str, list[str]]:
-    """Return the direct predecessors of every node, in listed order."""
-    position = {name: index for index, name in enumerate(graph.nodes)}
-    found: dict[str, set[str]] = {name: set() for name in graph.nodes}
-    for edge in graph.edges:
-        found[edge.after].add(edge.before)
-    return {name: sorted(before, key=position.__getitem__) for name, before in found.items()}
 
 
 def _has_sets(node: Instruction) -> bool:

@@ -45,14 +45,14 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="ema-early",
         says="Averages and copies may come before the writers of their source.",
-        place="passes.order:_implied_edges",
+        place="passes.order:find_sources",
         change=to.give(()),
         killer="numbers",
     ),
     Mutant(
         name="ema-after-one",
         says="Averages and copies come after only the first writer of each source.",
-        place="passes.order:_implied_edges",
+        place="passes.order:find_sources",
         change=to.change(to.keep_first),
         killer="numbers",
     ),
@@ -136,7 +136,7 @@ MUTANTS_OF_ORDER = (
     Mutant(
         name="no-snapshot",
         says="Buffers are not cloned to break a cycle.",
-        place="passes.hazards:_snapshot",
+        place="passes.pipeline:resolve_cycles",
         change=to.change(to.without_clones),
         killer="numbers",
     ),

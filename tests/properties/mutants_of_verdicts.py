@@ -52,6 +52,12 @@ def leave_scale(found: Iterator[ResolveOverflow], *arguments: object) -> Iterato
     yield from (replace(each, scaled=False) for each in found)
 
 
+def leave_windows(found: Iterator[ResolveOverflow], graph: StepGraph) -> Iterator[ResolveOverflow]:
+    """Let only writes be skipped, and no steps of windows."""
+    for each in found:
+        yield replace(each, conditional=tuple(pair for pair in each.conditional if pair[0] in graph.active))
+
+
 def settle_twice(found: Iterator[ResolveOverflow], *arguments: object) -> Iterator[ResolveOverflow]:
     """Let the loss scale follow every step twice."""
     yield from (each for each in found for _ in range(2))
@@ -106,7 +112,7 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="held-sources-followed",
         says="Averages and copies of skipped updates are applied.",
-        place="passes.commits:_Finder._find_sources",
+        place="passes.commits:find_sources",
         change=to.give(()),
         killer="numbers",
         case="skipped-together",
@@ -210,8 +216,8 @@ MUTANTS_OF_VERDICTS = (
     Mutant(
         name="skipped-steps-counted",
         says="A window counts the steps in which the update that it follows is skipped.",
-        place="passes.assemble:_find_conditional",
-        change=lambda original: lambda graph: [each for each in original(graph) if each[0] in graph.active],
+        place="passes.assemble:_resolve",
+        change=to.change(leave_windows),
         killer="numbers",
         case="gathered-at-its-pace",
     ),

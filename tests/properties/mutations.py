@@ -65,8 +65,8 @@ def is_training(graph: StepGraph, edge: Edge) -> bool:
     return all(graph.nodes[name].writes for name in edge.through)
 
 
-def keep_first(found: Iterator[Edge], *arguments: object) -> Iterator[Edge]:
-    """Keep the first edge of each op."""
+def keep_first(found: Iterator[object], *arguments: object) -> Iterator[object]:
+    """Keep the first source of each op."""
     yield from list(found)[:1]
 
 
