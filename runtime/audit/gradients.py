@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from runtime.audit.trace import (
     Backward,
-    Event,
     Gain,
     GradientChange,
     GradientRead,
@@ -96,7 +95,10 @@ class Ledger:
 def keep_ledger(trace: Trace) -> Ledger:
     """Return the ledger of a trace."""
     keeper = _Keeper()
-    closures = [range(event.start, at) for at, event in enumerate(trace.events) if _has_closure(event)]
+    # Steps that move weights between the backwards of their closure.
+    closures = [
+        range(event.start, at) for at, event in enumerate(trace.events) if isinstance(event, Update) and event.closure
+    ]
     for position, event in enumerate(trace.events):
         match event:
             case Backward():
@@ -123,11 +125,6 @@ def keep_ledger(trace: Trace) -> Ledger:
             case _:
                 pass
     return Ledger(shares=tuple(keeper.shares), updates=tuple(keeper.updates), changes=tuple(keeper.changes))
-
-
-def _has_closure(event: Event) -> TypeGuard[Update]:
-    """Return whether an event is a step that moves weights between the backwards of its closure."""
-    return isinstance(event, Update) and event.closure
 
 
 class _Keeper:

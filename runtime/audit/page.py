@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 from pathlib import Path
@@ -71,6 +71,8 @@ def write_page(report: Report, title: str) -> str:
     findings = [_write_finding(number, each) for number, each in enumerate(report.findings, 1)]
     unseen = [tag("p", escape_text(f"not seen: {each}")) for each in report.trace.unseen]
     ended = [tag("p", escape_text(f"the program ended with {report.trace.error}"))] if report.trace.error else []
+    places = chain(_find_places(report.findings), (row.place for row in _list_rows(report.trace)))
+    files = dict.fromkeys(each.file for each in places if each != NOWHERE)
     main = (
         tag("h2", "Findings"),
         *(findings or [tag("p", "None.")]),
@@ -78,7 +80,7 @@ def write_page(report: Report, title: str) -> str:
         *unseen,
         tag("h2", "What ran"),
         _write_rows(report),
-        *chain.from_iterable(_write_file(file, report) for file in _find_files(report)),
+        *chain.from_iterable(_write_file(file, report) for file in files),
     )
     policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     head = (
@@ -166,8 +168,11 @@ class _Cells:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        initial = takewhile(_is_before_steps, trace.events)
-        written = {each.tensor: each.version for each in initial if isinstance(each, Write)}
+        before_models = takewhile(
+            lambda each: not isinstance(each, Forward) and (not isinstance(each, Write) or each.by == "code"),
+            trace.events,
+        )
+        written = {each.tensor: each.version for each in before_models if isinstance(each, Write)}
         self._first = {**written, **find_first_reads(trace)}
         self._held: dict[str, int] = {}
 
@@ -192,11 +197,6 @@ class _Cells:
     def _cell_of(self, tensor: int) -> str:
         stored = self.trace.tensors[tensor]
         return f"{stored.model}.{stored.kind}"
-
-
-def _is_before_steps(event: Event) -> bool:
-    """Return whether an event may come before any model runs."""
-    return not isinstance(event, Forward) and (not isinstance(event, Write) or event.by == "code")
 
 
 def _describe(cells: _Cells, event: Event) -> _Row | None:
@@ -245,12 +245,6 @@ def _describe(cells: _Cells, event: Event) -> _Row | None:
 # ------------------------------------------------------------ files
 
 
-def _find_files(report: Report) -> list[str]:
-    """Return the files of the findings, and those that something ran in."""
-    places = chain(_find_places(report.findings), (row.place for row in _list_rows(report.trace)))
-    return list(dict.fromkeys(each.file for each in places if each != NOWHERE))
-
-
 def _find_places(findings: Iterable[Finding]) -> Iterator[Place]:
     for finding in findings:
         yield finding.place
@@ -266,18 +260,12 @@ def _write_file(file: str, report: Report) -> Iterator[str]:
     hit = {each.place.line for each in report.findings if each.place.file == file}
     near = {place.line for place in _find_places(report.findings) if place.file == file} - hit
     ran = {row.place.line for row in _list_rows(report.trace) if row.place.file == file}
-    shown = _widen(hit | near | ran, len(lines))
+    shown = {each + away for each in hit | near | ran for away in range(-_CONTEXT, _CONTEXT + 1)}
     items: list[str] = []
-    for number in shown:
+    for number in sorted(each for each in shown if 0 < each <= len(lines)):
         class_ = "hit" if number in hit else "near" if number in near else None
         text = escape_text(lines[number - 1]) or " "
         items.append(tag("li", text, value=number, id=_anchor(Place(file, number)), class_=class_))
     yield tag("h2", escape_text(Path(file).name))
     name = f"Lines of {Path(file).name}"
     yield tag("div", tag("ol", *items, class_="source"), role="region", aria_label=name, tabindex=0)
-
-
-def _widen(lines: Iterable[int], count: int) -> Sequence[int]:
-    """Return the numbers of some lines and of those around them, in order."""
-    wide = {near for each in lines for near in range(each - _CONTEXT, each + _CONTEXT + 1)}
-    return sorted(each for each in wide if 0 < each <= count)

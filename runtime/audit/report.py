@@ -109,14 +109,10 @@ def format_text(report: Report) -> str:
 
 def format_numbers(finding: Finding) -> str:
     """Return how often something was found, and what part of the time it takes."""
-    times = f"{finding.times} times" if finding.times > 1 else ""
-    share = "" if finding.share is None else f"{_percent(finding.share)} of the time"
-    shown = ", ".join(filter(None, (times, share)))
-    return f" ({shown})" if shown else ""
-
-
-def _percent(share: float) -> str:
-    return "under 1%" if share < 0.01 else f"{share:.0%}"
+    shown = [f"{finding.times} times"] if finding.times > 1 else []
+    if finding.share is not None:
+        shown.append(f"{'under 1%' if finding.share < 0.01 else f'{finding.share:.0%}'} of the time")
+    return f" ({', '.join(shown)})" if shown else ""
 
 
 def summarize(report: Report) -> str:
@@ -134,30 +130,29 @@ def _count(number: int, noun: str) -> str:
 
 def to_json(report: Report) -> Object:
     """Return a report as JSON."""
+    findings: list[Json] = [
+        {
+            "code": finding.code,
+            "level": level_of(finding),
+            "file": finding.place.file,
+            "line": finding.place.line,
+            "message": finding.message,
+            "others": [
+                {"what": each.what, "file": each.place.file, "line": each.place.line} for each in finding.others
+            ],
+            "times": finding.times,
+            "share": None if finding.share is None else round(finding.share, 4),
+            "fingerprint": fingerprint(finding),
+        }
+        for finding in report.findings
+    ]
     return {
         "stepgraph-audit": FORMAT,
         "error": report.trace.error,
         "unseen": list(report.trace.unseen),
         "accepted": report.accepted,
         "updates": dict(Counter(each.optimizer for each in report.trace.of(Update))),
-        "findings": [_finding_to_json(each) for each in report.findings],
-    }
-
-
-def _finding_to_json(finding: Finding) -> Object:
-    others: list[Json] = [
-        {"what": each.what, "file": each.place.file, "line": each.place.line} for each in finding.others
-    ]
-    return {
-        "code": finding.code,
-        "level": level_of(finding),
-        "file": finding.place.file,
-        "line": finding.place.line,
-        "message": finding.message,
-        "others": others,
-        "times": finding.times,
-        "share": None if finding.share is None else round(finding.share, 4),
-        "fingerprint": fingerprint(finding),
+        "findings": findings,
     }
 
 

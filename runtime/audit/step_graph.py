@@ -129,16 +129,13 @@ def find_cells(trace: Trace, writers: Iterable[Writer]) -> Mapping[int, Cell]:
     cells: dict[int, Cell] = {}
     for (model, _), parts in groups.items():
         for members in parts.values():
-            owner = model if len(parts) == 1 else _name_part(model, members)
+            owner = model
+            if len(parts) > 1:  # a name for them: what theirs begin with, or the first of them
+                paths = [each.name.split(".") for each in members]
+                shared = takewhile(lambda each: len(set(each)) == 1, zip(*paths, strict=False))
+                owner = ".".join([model, *([each[0] for each in shared] or [members[0].name])])
             cells |= {each.number: Cell(each.kind, (owner,)) for each in members}
     return cells
-
-
-def _name_part(model: str, members: Sequence[Stored]) -> str:
-    """Return a name for some tensors of a model: what theirs begin with, or the first of them."""
-    paths = [each.name.split(".") for each in members]
-    shared = [parts[0] for parts in takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False))]
-    return ".".join([model, *(shared or [members[0].name])])
 
 
 def find_broken(trace: Trace) -> tuple[Broken, ...]:

@@ -142,7 +142,13 @@ def write_call(entry: Called, read: Read, made: Made, values: Sequence[Value], b
         batch=batch,
     )
     if name in OPERATORS and len(args) > 1 and not entry.options:
-        return _operate(name, args, read)
+        sign, binds = OPERATORS[name]
+        left, right = read(args[0]), read(args[1])
+        if sign == "**":
+            return Text(f"{left.within(5)}**{right.within(5)}", 4)
+        if not binds:
+            return Text(f"{left.within(1)} {sign} {right.within(1)}", 0)
+        return Text(f"{left.within(binds)} {sign} {right.within(binds + (sign != '+' and sign != '*'))}", binds)
     if name in LOSSES:
         return _write_loss(name, args, entry.options, read)
     if name in ALONE and len(args) == 1:
@@ -184,18 +190,6 @@ def _write_each(call: _Call) -> Text:
     if len(call.args) != 3:
         raise UnknownFunction(f"{call.name} of {len(call.args)} arguments")
     return Text(f"{call.name}({', '.join(map(call.text, range(3)))})")
-
-
-def _write_gather(call: _Call) -> Text:
-    return Text(f"gather({call.text(0)}, {call.text(2)}{_option('axis', call.axis(1), 1)})")
-
-
-def _write_one_hot(call: _Call) -> Text:
-    return Text(f"one_hot({call.text(0)}, classes={call.get(1, 'num_classes')})")
-
-
-def _write_subscript(call: _Call) -> Text:
-    return Text(f"{call.read(call.args[0]).within(5)}[{_subscript(call.args[1], len(call.shape))}]")
 
 
 def _write_axis(call: _Call) -> Text:
@@ -258,24 +252,14 @@ HANDLERS: Mapping[str, Callable[[_Call], Text]] = {
     ),
     **dict.fromkeys(("cat", "concat", "concatenate", "stack"), _write_joined),
     **dict.fromkeys(("where", "lerp"), _write_each),
-    "gather": _write_gather,
+    "gather": lambda call: Text(f"gather({call.text(0)}, {call.text(2)}{_option('axis', call.axis(1), 1)})"),
     "kl_div": _write_divergence,
-    "one_hot": _write_one_hot,
-    "getitem": _write_subscript,
+    "one_hot": lambda call: Text(f"one_hot({call.text(0)}, classes={call.get(1, 'num_classes')})"),
+    "getitem": lambda call: Text(f"{call.read(call.args[0]).within(5)}[{_subscript(call.args[1], len(call.shape))}]"),
     **dict.fromkeys(("squeeze", "unsqueeze"), _write_axis),
     **dict.fromkeys(("view", "reshape", "flatten"), _write_shape),
     **dict.fromkeys(("permute", "transpose", "swapaxes", "t"), _write_order),
 }
-
-
-def _operate(name: str, args: Sequence[object], read: Read) -> Text:
-    sign, binds = OPERATORS[name]
-    left, right = read(args[0]), read(args[1])
-    if sign == "**":
-        return Text(f"{left.within(5)}**{right.within(5)}", 4)
-    if not binds:
-        return Text(f"{left.within(1)} {sign} {right.within(1)}", 0)
-    return Text(f"{left.within(binds)} {sign} {right.within(binds + (sign != '+' and sign != '*'))}", binds)
 
 
 def _write_loss(name: str, args: Sequence[object], options: Mapping[str, object], read: Read) -> Text:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from runtime.audit.gradients import Applied, keep_ledger
+from runtime.audit.gradients import keep_ledger
 from runtime.audit.trace import Backward, Update, Write
 from runtime.port.tape import Called, Derived, Ran, Tape, walk_back
 
@@ -99,7 +99,8 @@ def find_fired(tape: Tape, iterations: Sequence[Iteration]) -> Mapping[str, tupl
         home = next((each for each in iterations if each.first <= applied.position < each.last), None)
         if home is None or applied.event.overflow:
             continue
-        found = {event.number: event for event in _find_backwards(applied) if event.number in homes}
+        backwards = [share.backward for shares in applied.held.values() for share in shares if share.backward]
+        found = {event.number: event for event in backwards if event.number in homes}
         fired.setdefault(applied.event.optimizer, []).append(
             Fired(
                 update=applied.event,
@@ -110,8 +111,3 @@ def find_fired(tape: Tape, iterations: Sequence[Iteration]) -> Mapping[str, tupl
             )
         )
     return {name: tuple(each) for name, each in fired.items()}
-
-
-def _find_backwards(applied: Applied) -> list[Backward]:
-    shares = (share for shares in applied.held.values() for share in shares)
-    return [share.backward for share in shares if share.backward is not None]

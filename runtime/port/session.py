@@ -271,17 +271,10 @@ def _compare_losses(
             continue
         meant = sum(loss / scales[place] for place in seen for loss in derived[place].losses)
         value = float(step.numpy(results[key]).item())
-        ratio = _find_window(loop, name, ported)
+        # The loop divides the loss of an update that accumulates.
+        fires = next((loop.fired[optimizer] for optimizer, causes in loop.causes.items() if causes == places), ())
+        windows = max((len(each.gathered) for each in fires), default=1)
+        ratio = float(windows) if f"accumulate: {windows}" in ported.text else 1.0
         if not math.isnan(meant):
             found.append(abs(value - meant * ratio) / max(1.0, abs(meant * ratio)))
     return found
-
-
-def _find_window(loop: Loop, name: str, ported: Ported) -> float:
-    """Return by what the loop divides the loss of an update that accumulates."""
-    places = ported.losses[name]
-    for optimizer, causes in loop.causes.items():
-        if causes == places:
-            windows = max(len(each.gathered) for each in loop.fired[optimizer])
-            return float(windows) if f"accumulate: {windows}" in ported.text else 1.0
-    return 1.0

@@ -99,12 +99,17 @@ class Values:
                 return self._write_input(number)
 
     def _write_called(self, entry: Called, number: int) -> Text:
-        if self._is_cast(entry):
+        values, first = self.flow.loop.tape.values, entry.args[0] if entry.args else None
+        if (
+            entry.function in ("float", "double")
+            and isinstance(first, Ref)
+            and not values[first.number].dtype.startswith(("float", "bfloat"))
+        ):
             return self._write_input(number, "" if self.flow.is_data(number) else "a cast of whole numbers")
-        if entry.function in ("detach", "data.__get__", *SAME) and entry.args and isinstance(entry.args[0], Ref):
+        if entry.function in ("detach", "data.__get__", *SAME) and isinstance(first, Ref):
             place = entry.outputs.index(number) if entry.function == "broadcast_tensors" else 0
-            first = entry.args[place]
-            source = first.number if isinstance(first, Ref) else entry.args[0].number
+            taken = entry.args[place]
+            source = taken.number if isinstance(taken, Ref) else first.number
             inner = self.value(source)
             cuts = entry.function in ("detach", "data.__get__", "detach_")
             if cuts and self.flow.reaches(source) & self.flow.targets.get(number, set()):
@@ -113,9 +118,7 @@ class Values:
         if entry.function in DRAWS:
             return self._write_draw(entry, number)
         if self.flow.is_data(number) or (
-            not self.flow.loop.tape.values[number].has_graph
-            and not self.flow.reaches(number)
-            and not self._is_written(number)
+            not values[number].has_graph and not self.flow.reaches(number) and not self._is_written(number)
         ):
             return self._write_input(number)
         if entry.function in ("chunk", "split", "max", "min") and len(entry.outputs) > 1:
@@ -129,7 +132,7 @@ class Values:
             dict(self.texts),
         )
         try:
-            text = write_call(entry, self.read, self._made, self.flow.loop.tape.values, self.flow.batch)
+            text = write_call(entry, self.read, self._made, values, self.flow.batch)
         except UnknownFunction as problem:
             self.ops, self.input_lines, self.inputs, self.origins, self.taken, self.texts = before
             return self._write_input(number, f"{problem} is not in the language: write a `call` of your own")
@@ -143,22 +146,15 @@ class Values:
         """Note numbers of the program that may be something else in other steps."""
         numbers = self.flow.loop.varying.get(self.flow.loop.order[id(entry)], ())
         if numbers:
-            shown = ", ".join(f"{each:g}" for each in _shorten(numbers))
+            # The first three, and all up to the first that differs.
+            first = next((index for index, each in enumerate(numbers) if each != numbers[0]), 0)
+            shown = ", ".join(f"{each:g}" for each in numbers[: max(3, first + 1)])
             todo = f"a number changes from step to step ({shown}): make it an input, or a `schedule`"
             self.note(todo, entry.place)
             self.loose.append(f"{entry.place}: {todo}")
         by = entry.args[1] if entry.function in ("div", "__truediv__", "true_divide") and len(entry.args) > 1 else None
         if isinstance(by, int | float) and by == self.flow.batch > 1:
             self.questions.append(f"{entry.place}: it divides by {by:g}, the size of the batch: a mean, if it is that")
-
-    def _is_cast(self, entry: Called) -> bool:
-        """Return whether a function makes floating-point numbers of others."""
-        first, values = entry.args[0] if entry.args else None, self.flow.loop.tape.values
-        return (
-            entry.function in ("float", "double")
-            and isinstance(first, Ref)
-            and not values[first.number].dtype.startswith(("float", "bfloat"))
-        )
 
     def _write_parts(self, entry: Called, number: int) -> Text:
         """Return one of several results of a function."""
@@ -359,12 +355,6 @@ class Values:
         text = fields if isinstance(fields, str) else flow_style(fields)
         self.ops[free] = Line(text=text, place=entry.place, at=self.flow.loop.order[id(entry)])
         return Text(free)
-
-
-def _shorten(numbers: Sequence[float]) -> Sequence[float]:
-    """Return the first three numbers, and all up to the first that differs."""
-    first = next((index for index, each in enumerate(numbers) if each != numbers[0]), 0)
-    return numbers[: max(3, first + 1)]
 
 
 def flow_style(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from graphspec.words import enumerate_words
 from runtime.audit.trace import NOWHERE, Backward, GradientChange, Place, ScalerStep, Site, Write
 from runtime.port.averages import Average
 from runtime.port.expressions import Text
-from runtime.port.iterations import Fired, Iteration
+from runtime.port.iterations import Iteration
 from runtime.port.loop import Beat, Flow, Loop, find_beat
 from runtime.port.rules import describe_rule, find_groups, find_moving, find_schedule, find_steppers
 from runtime.port.tape import Called, Clipped, Entry, Model, Ran, Ref, Stepped, find_refs
@@ -123,7 +123,10 @@ class Writer:
                 found = self._find_terms(number, set(self.loop.trained[optimizer]))
                 if found != [number]:
                     self._shared.add(optimizer)
-                terms += [self._write_term(each) for each in found]
+                for each in found:
+                    text = self.values.value(each)
+                    is_result = isinstance(self.flow.producer(each), Ran)  # of a model: no loss by itself
+                    terms.append(Text(f"mean({text.text})") if is_result else text)
         if not terms:
             terms = [Text(TODO)]
         return " + ".join(each.within(1) for each in terms), place
@@ -138,11 +141,6 @@ class Writer:
             found = [self._find_terms(each, models) for each in refs]
             return [number] if found == [[each] for each in refs] else [*found[0], *found[1]]
         return [term for each in refs if self.flow.reaches(each) & models for term in self._find_terms(each, models)]
-
-    def _write_term(self, number: int) -> Text:
-        """Return a loss as an expression: what a model returns is none by itself."""
-        text = self.values.value(number)
-        return Text(f"mean({text.text})") if isinstance(self.flow.producer(number), Ran) else text
 
     def _undivided(self, root: int, windows: int) -> tuple[int, bool]:
         """Return what is divided by the number of steps in a window, and whether anything is."""
@@ -176,7 +174,10 @@ class Writer:
                 )
         todos += [self._find_rare_term(optimizer), self._find_given(optimizer), self._find_joint_clip(optimizer)]
         if any(
-            isinstance(each, GradientChange) and each.change == "changed" and self._is_of(each, optimizer)
+            isinstance(each, GradientChange)
+            and each.change == "changed"
+            and each.tensor in steps[0].tensors
+            and not each.function.startswith(("clip_grad", "unscale"))
             for each in self.loop.tape.trace.events[self.iteration.first : self.iteration.last]
         ):
             todos.append("code of the loop changes its gradients: write a `transform`")
@@ -249,7 +250,7 @@ class Writer:
         return ""
 
     def _find_rare_term(self, optimizer: str) -> str:
-        """Return what to do about a backward that only some steps of an optimizer apply, as of a lazy regularizer."""
+        """Return what to do about a backward, or a line in its loss, of only some steps, as of a lazy regularizer."""
         fires = self.loop.fired[optimizer]
         if any(len(each.gathered) > 1 for each in fires):
             return ""
@@ -264,10 +265,6 @@ class Writer:
                 shown = ", ".join(map(str, steps))
                 part = f"the backward of {event.place} is a part of its steps {shown} of {len(fires)} alone"
                 return f"{part}: see `every` of a term"
-        return self._find_rare_line(fires)
-
-    def _find_rare_line(self, fires: Sequence[Fired]) -> str:
-        """Return what to do about a line that only some steps have in the loss of one backward."""
         made = [self.loop.find_lines(each) for each in fires]
         for site in {event.site: None for each in fires for event in each.backwards}:
             having = {index: lines[site] for index, lines in enumerate(made, 1) if site in lines}
@@ -338,11 +335,6 @@ class Writer:
         first, last = self.iteration.first, self.iteration.last
         position = next((each for each in positions if first <= each < last), last)
         return sum(each.position <= position for each in self.loop.tape.entries) - 0.5
-
-    def _is_of(self, change: GradientChange, optimizer: str) -> bool:
-        """Return whether a change is of a gradient that an optimizer applies, and by no function that clips."""
-        by_library = change.function.startswith(("clip_grad", "unscale"))
-        return change.tensor in self.loop.steps[optimizer][0].tensors and not by_library
 
     def _clips(self, entry: Entry, optimizer: str) -> bool:
         """Return whether an entry clips the gradients of an optimizer: its next step is that one's."""
@@ -456,34 +448,29 @@ class Writer:
     def _lay_out(self, updates: Iterable[str]) -> str:
         header = [*self.header, *(f"{TODO} {each}" for each in dict.fromkeys(self.values.loose))]
         lines = [*(f"# {each}" for each in header), "graphspec: 1", f"name: {self.name}"]
-        lines += self._write_precision()
-        if any(each.replicated for each in self.loop.tape.models.values()):
+        tape = self.loop.tape
+        compute = next((each.autocast for each in tape.entries if isinstance(each, Ran) and each.autocast), "")
+        precision: dict[str, object] = {"compute": compute} if compute else {}
+        if any(True for _ in tape.trace.of(ScalerStep)):
+            scale = next((each.scale for each in tape.trace.of(Backward) if each.scale), 1.0)
+            precision = {"compute": "float32", **precision, "loss_scale": {"initial": scale}}
+        if precision:
+            lines.append(f"precision: {flow_style(precision)}")
+        if any(each.replicated for each in tape.models.values()):
             lines.append("parallel: {kind: replicated}  # DistributedDataParallel")
         for title, section in (("inputs", self.values.input_lines), ("models", self._models), ("ops", self.values.ops)):
             if title == "ops":
                 section = dict(sorted(section.items(), key=lambda each: each[1].at))
-            if section:
-                lines.append(f"{title}:")
-                lines.extend(line for name, each in section.items() for line in _lay_line(name, each))
+            lines += [f"{title}:"] if section else []
+            for name, each in section.items():
+                known = each.place != NOWHERE
+                if each.todo:
+                    lines.append(f"  # {TODO} {each.place}: {each.todo}" if known else f"  # {TODO}: {each.todo}")
+                if each.note:
+                    lines.append(f"  # {each.note}")
+                lines.append(f"  {name}: {each.text}" + (f"  # {each.place}" if known else ""))
         shown = ", ".join(f"{each}.loss" for each in updates)
         return "\n".join([*lines, f"outputs: [{shown}]", ""])
-
-    def _write_precision(self) -> list[str]:
-        tape = self.loop.tape
-        compute = next((each.autocast for each in tape.entries if isinstance(each, Ran) and each.autocast), "")
-        fields: dict[str, object] = {"compute": compute} if compute else {}
-        if any(True for _ in tape.trace.of(ScalerStep)):
-            scale = next((each.scale for each in tape.trace.of(Backward) if each.scale), 1.0)
-            fields = {"compute": "float32", **fields, "loss_scale": {"initial": scale}}
-        return [f"precision: {flow_style(fields)}"] if fields else []
-
-
-def _lay_line(name: str, line: Line) -> Iterator[str]:
-    if line.todo:
-        yield f"  # {TODO} {line.place}: {line.todo}" if line.place != NOWHERE else f"  # {TODO}: {line.todo}"
-    if line.note:
-        yield f"  # {line.note}"
-    yield f"  {name}: {line.text}" + (f"  # {line.place}" if line.place != NOWHERE else "")
 
 
 def _step_name(optimizer: str) -> str:

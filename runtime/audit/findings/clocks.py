@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
 from runtime.audit.findings.gradients import find_foreign, find_uses
-from runtime.audit.gradients import Share
 from runtime.audit.trace import Backward, Mixture, Place, ScalerStep, Stored, Tick, Update, Write
 
 
@@ -122,14 +121,22 @@ def _name(target: str, source: str) -> tuple[str, str]:
 def find_average_clocks(evidence: Evidence) -> Iterator[Finding]:
     """Yield averages that are taken before the update that they should see, or while their source stands still."""
     shares: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    foreign = _find_left(evidence)
+    uses, events = find_uses(evidence), evidence.trace.events
+    # Contributions of other optimizers' losses that are applied as leftovers: no step waits for them.
+    leftovers = {
+        found[0]
+        for applied in evidence.ledger.updates
+        for held in applied.held.values()
+        for index in range(len(held))
+        if (found := find_foreign(held[index:], applied.event.optimizer, uses)) is not None
+    }
     for share in evidence.ledger.shares:
         used = next((use for use in share.uses if not use.skipped), None)
-        if used is not None and share not in foreign:
+        if used is not None and share not in leftovers:
             shares[share.tensor].append((share.position, used.position))
     writes: dict[int, list[int]] = defaultdict(list)
     stepped = evidence.steppers.keys()
-    for position, event in enumerate(evidence.trace.events):
+    for position, event in enumerate(events):
         if isinstance(event, Write):
             writes[event.tensor].append(position)
     kept = {(f"an average of {name}", name): turns for name, turns in find_kept_averages(evidence).items()}
@@ -140,7 +147,12 @@ def find_average_clocks(evidence: Evidence) -> Iterator[Finding]:
             still = before is not None and not any(
                 before.first < at < turn.first for each in followed for at in writes[each]
             )
-            if still and before is not None and followed and _has_backward(evidence, before.last, turn.first):
+            if (
+                still
+                and before is not None
+                and followed
+                and any(isinstance(each, Backward) for each in events[before.last : turn.first])
+            ):
                 yield Finding(
                     code="ema-clock",
                     place=turn.place,
@@ -148,12 +160,11 @@ def find_average_clocks(evidence: Evidence) -> Iterator[Finding]:
                     others=(Other("last moved at", before.place),) if before.place != turn.place else (),
                 )
             elif waiting and not still and not _accumulates(evidence, turn.last, min(waiting)):
-                place = evidence.trace.events[min(waiting)].place
                 yield Finding(
                     code="ema-order",
                     place=turn.place,
                     message=f"{target} moves towards {source} before {source}'s update: it lags by one step",
-                    others=(Other("updated at", place),),
+                    others=(Other("updated at", events[min(waiting)].place),),
                 )
             elif waiting and not still:
                 yield Finding(
@@ -161,22 +172,6 @@ def find_average_clocks(evidence: Evidence) -> Iterator[Finding]:
                     place=turn.place,
                     message=f"{target} moves towards {source} within the micro-batches of a step",
                 )
-
-
-def _find_left(evidence: Evidence) -> set[Share]:
-    """Return the contributions of other optimizers' losses that are applied as leftovers: no step waits for them."""
-    uses = find_uses(evidence)
-    found = (
-        find_foreign(shares[index:], applied.event.optimizer, uses)
-        for applied in evidence.ledger.updates
-        for shares in applied.held.values()
-        for index in range(len(shares))
-    )
-    return {each[0] for each in found if each is not None}
-
-
-def _has_backward(evidence: Evidence, first: int, last: int) -> bool:
-    return any(isinstance(each, Backward) for each in evidence.trace.events[first:last])
 
 
 def _accumulates(evidence: Evidence, first: int, last: int) -> bool:

@@ -38,7 +38,11 @@ def find_applied_again(evidence: Evidence) -> Iterator[Finding]:
                 for share in shares
                 for use in _uses(share, applied.position)
                 if (use.optimizer == name and not applied.event.closure)
-                or (use.optimizer in ("", name) and _is_added_to(shares, use))
+                or (
+                    use.optimizer in ("", name)
+                    # another backward added to the gradient after that
+                    and any(other.backward is not None and other.backward.start > use.position for other in shares)
+                )
             ]
             if again:
                 use, last = again[0]
@@ -52,11 +56,6 @@ def find_applied_again(evidence: Evidence) -> Iterator[Finding]:
                         *([Other("added to by the backward at", added.place)] if added is not None else []),
                     ),
                 )
-
-
-def _is_added_to(shares: tuple[Share, ...], use: Use) -> bool:
-    """Return whether another backward added to a gradient after it had been applied."""
-    return any(share.backward is not None and share.backward.start > use.position for share in shares)
 
 
 def find_leftovers(evidence: Evidence) -> Iterator[Finding]:
@@ -315,7 +314,13 @@ def find_lost(evidence: Evidence) -> Iterator[Finding]:
         if share.backward is not None and share.backward.number not in zeroed:
             places[share.backward.place][evidence.trace.model(share.tensor)].append(share)
     for place, models in places.items():
-        settled = {name: [share for share in each if not _is_open(evidence, share)] for name, each in models.items()}
+        # The rest is open: the program ended before an optimizer could apply or drop it.
+        settled = {
+            name: [
+                share for share in each if share.uses or share.end is not None or share.tensor not in evidence.steppers
+            ]
+            for name, each in models.items()
+        }
         lost = {name: each for name, each in settled.items() if each and all(_is_lost(evidence, one) for one in each)}
         if not lost:
             continue
@@ -349,11 +354,6 @@ def find_time_share(evidence: Evidence, shares: Iterable[Share]) -> float | None
         if each.tensors and each.tensors <= own
     )
     return spent / evidence.trace.seconds if evidence.trace.seconds else None
-
-
-def _is_open(evidence: Evidence, share: Share) -> bool:
-    """Return whether the program ended before an optimizer could apply or drop a gradient."""
-    return not share.uses and share.end is None and share.tensor in evidence.steppers
 
 
 def _is_lost(evidence: Evidence, share: Share) -> bool:
