@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 
 from compiler.ir.instructions import Blend
 from compiler.ir.program import Program
-from compiler.ir.value import Scheduled, ScheduleDecl
+from compiler.ir.value import Scheduled
 from runtime.codegen import syntax
-from runtime.codegen.dialect import Dialect, EmitContext, Global
+from runtime.codegen.dialect import EmitContext, Global
 from runtime.codegen.optimizers import follow
 from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import EmitScope, setting
@@ -43,7 +43,12 @@ def average_globals(context: EmitContext) -> Iterator[Global]:
     for op, blend in find_counted(context.program).items():
         if blend.progress is None or not isinstance(blend.decay, Scheduled):
             continue
-        progress, curve = blend.progress, _curve(blend.decay.schedule, context.dialect)
+        progress, schedule = blend.progress, blend.decay.schedule
+        if schedule.clock == "writes":  # a function of the writes of its source, which one of the steps ignores
+            fields = {FIELDS.get(name, name): syntax.constant(number) for name, number in schedule.fields.items()}
+            curve = syntax.call(f"{schedule.kind}_decay", **fields)
+        else:
+            curve = follow(schedule, context.dialect)
         numbers = {"first": progress.first, "every": progress.every, "since": progress.since}
         flags = {
             "compounds": progress.compounds,
@@ -56,14 +61,6 @@ def average_globals(context: EmitContext) -> Iterator[Global]:
         ops = syntax.literal(tuple(progress.iterations)) if len(progress.iterations) > 1 else syntax.constant(op)
         made = syntax.call(context.dialect.decay, ops, syntax.name("gates"), curve, **given)
         yield Global(name=context.names.scheduled(str(blend.decay)), value=made, place=(op, blend.place))
-
-
-def _curve(schedule: ScheduleDecl, dialect: Dialect) -> ast.expr:
-    """Return a decay as a function of the writes of its source, which one of the steps ignores."""
-    if schedule.clock != "writes":
-        return follow(schedule, dialect)
-    fields = {FIELDS.get(name, name): syntax.constant(number) for name, number in schedule.fields.items()}
-    return syntax.call(f"{schedule.kind}_decay", **fields)
 
 
 def average_registration(context: EmitContext) -> Iterator[Line]:

@@ -250,7 +250,16 @@ def _make_lines(model: ModelDecl, context: EmitContext) -> Iterator[Code]:
             for statement in context.dialect.lowered(model, made):
                 yield Line(statement=statement, op=model.name, place=model.place)
         return
-    made, contexts = _line(model, _construct(model, context)), context.dialect.seeding(model)
+    match model.kind:
+        case "class":
+            arguments = {key: syntax.literal(value) for key, value in model.args.items()}
+            module = syntax.call(context.names.imported(model.class_path or ""), **arguments)
+        case "layers":
+            module = layer_stack(model.layers, context.dialect, **context.dialect.model_options(model))
+        case "parameter":
+            shape = syntax.literal(model.parameters[0].shape)
+            module = syntax.call("ParameterModel", shape, **context.dialect.model_options(model))
+    made, contexts = _line(model, module), context.dialect.seeding(model)
     if contexts:
         seeded = syntax.within(*contexts)
         yield Block(header=Line(statement=seeded, op=model.name, place=model.place), body=(made,))
@@ -272,16 +281,3 @@ def _make_lines(model: ModelDecl, context: EmitContext) -> Iterator[Code]:
 def _line(model: ModelDecl, value: ast.expr) -> Line:
     """Return ``made["generator"] = value``."""
     return Line(statement=syntax.assign_item(MADE, model.name, value), op=model.name, place=model.place)
-
-
-def _construct(model: ModelDecl, context: EmitContext) -> ast.expr:
-    """Return the module of a model: of a user's class, of built-in layers, or one parameter."""
-    match model.kind:
-        case "class":
-            arguments = {key: syntax.literal(value) for key, value in model.args.items()}
-            return syntax.call(context.names.imported(model.class_path or ""), **arguments)
-        case "layers":
-            return layer_stack(model.layers, context.dialect, **context.dialect.model_options(model))
-        case "parameter":
-            shape = syntax.literal(model.parameters[0].shape)
-            return syntax.call("ParameterModel", shape, **context.dialect.model_options(model))

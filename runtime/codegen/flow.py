@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TypeGuard
 
 from msgspec import Struct
 
@@ -183,7 +182,11 @@ def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: 
     models = find_holders(gradient, program)
     used = {value for each in instructions if id(each) in reaching for value in _find_uses(each)} | {gradient.loss}
     for each in (each for each in instructions if id(each) in reaching):
-        is_target = _reads_weights(each) and each.model in models
+        match each:  # whether the gradient runs back from it to the parameters of its model
+            case Forward(weights=None, frozen=False, model=model) | Adapt(base=None, model=model):
+                is_target = model in models
+            case _:
+                is_target = False
         # A gradient may be taken with respect to a tap of a call, of a loss computed from its other results.
         begun = each.begun if isinstance(each, Forward) else ()
         taps = [value for value in begun if value in gradient.target_values]
@@ -198,17 +201,6 @@ def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: 
         ):
             derived.add(id(each))
     return frozenset(derived).union(*(inner[each] for each in derived & inner.keys()))
-
-
-def _reads_weights(instruction: Instruction) -> TypeGuard[Forward | Adapt]:
-    """Return whether a gradient may run back from an instruction to the parameters of its model."""
-    match instruction:
-        case Forward():
-            return instruction.weights is None and not instruction.frozen
-        case Adapt():
-            return instruction.base is None
-        case _:
-            return False
 
 
 def find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[int]:

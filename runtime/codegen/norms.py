@@ -31,20 +31,18 @@ def measured(instruction: Instruction, lowered: Lowered, scope: EmitScope) -> Lo
         sets = dict.fromkeys(part.gradients for part in instruction.parts)
     else:
         sets = dict.fromkeys(instruction.inputs if isinstance(instruction, Transform) else ())
-    taken = (_read(each, instruction, scope) for each in sets)
-    named = (syntax.constant(instruction.op), *taken)
-    kept = syntax.perform(syntax.call(f"{scope.names.norms}.keep", *named))
+    taken: list[ast.expr] = []
+    for value in sets:
+        gradients = syntax.name(scope.names.value(value))
+        maker = next(each for each in scope.function.instructions if value in each.defines)
+        if isinstance(maker, Transform) and (maker.is_sharded or maker.function.name in SHARDING):
+            # Of a set of which this process has shards the length alone.
+            length = syntax.call("shards.length", gradients, syntax.name(scope.names.joint(maker.models)))
+            taken.append(syntax.sequence((length,)))
+        else:
+            taken.append(read_values(gradients, instruction))
+    kept = syntax.perform(syntax.call(f"{scope.names.norms}.keep", syntax.constant(instruction.op), *taken))
     return replace(lowered, code=(line_of(instruction, kept), *lowered.code))
-
-
-def _read(value: str, instruction: Instruction, scope: EmitScope) -> ast.expr:
-    """Return a set, or of one of which this process has shards the length alone."""
-    gradients = syntax.name(scope.names.value(value))
-    maker = next(each for each in scope.function.instructions if value in each.defines)
-    if not isinstance(maker, Transform) or not (maker.is_sharded or maker.function.name in SHARDING):
-        return read_values(gradients, instruction)
-    length = syntax.call("shards.length", gradients, syntax.name(scope.names.joint(maker.models)))
-    return syntax.sequence((length,))
 
 
 def find_first(op: str, function: Function) -> Instruction | None:

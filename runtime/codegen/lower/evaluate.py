@@ -28,13 +28,21 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitSco
     call = scope.dialect.call(instruction, scope)
     if instruction.open:  # the operands of a loss are wrapped in the check of their shapes: ``*matched(out, y)``
         name = instruction.function.name
+        axes = [syntax.constant(count) for count in AXES.get(name, ())]
         if name in OF_CLASSES:
             axis = {"axis": setting(instruction.options["axis"], scope)} if "axis" in instruction.options else {}
             shares = {} if name == "cross_entropy" else {"shares": syntax.constant(False)}
             checked = syntax.call("matched_classes", *operands, **axis, **shares)
             operands = [syntax.spread(checked)]
+        elif len(operands) == 2:
+            operands = [syntax.spread(syntax.call("matched", *operands, *axes))]
         else:
-            operands = _match(instruction, operands)
+            # Of three, the others are compared with the first that is no number:
+            # ``a, matched(a, p, 1)[1], matched(a, n, 1)[1]``.
+            places = [at for at, each in enumerate(instruction.arguments) if isinstance(each.operand, Ref)]
+            checks = {at: syntax.call("matched", operands[places[0]], operands[at], *axes) for at in places[1:]}
+            matched = {at: syntax.item(check, syntax.constant(1)) for at, check in checks.items()}
+            operands = [matched.get(at, each) for at, each in enumerate(operands)]
     first, *rest = [syntax.sequence(operands)] if call.gathered else operands
     before, between = ([setting(value, scope) for value in each] for each in (call.before, call.first))
     # `batch` in a shape is the size of the first operand's leading axis.
@@ -49,22 +57,6 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitSco
         after.append(syntax.name("step_dtype"))
     keywords = {name: setting(value, scope) for name, value in call.keywords.items()}
     return syntax.call(call.path, *before, first, *between, *rest, *after, **keywords)
-
-
-def _match(instruction: Evaluate, operands: list[ast.expr]) -> list[ast.expr]:
-    """Return the operands of a loss with a check that they have one shape: ``*matched(out, y)``.
-
-    Of three, the others are compared with the first that is no number: ``a, matched(a, p, 1)[1], matched(a, n, 1)[1]``.
-    """
-    axes = [syntax.constant(count) for count in AXES.get(instruction.function.name, ())]
-    if len(operands) == 2:
-        return [syntax.spread(syntax.call("matched", *operands, *axes))]
-    places = [at for at, each in enumerate(instruction.arguments) if isinstance(each.operand, Ref)]
-    matched = {
-        at: syntax.item(syntax.call("matched", operands[places[0]], operands[at], *axes), syntax.constant(1))
-        for at in places[1:]
-    }
-    return [matched.get(at, each) for at, each in enumerate(operands)]
 
 
 AXES: Mapping[str, tuple[int, ...]] = {
@@ -206,22 +198,16 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
             return operands[0]
         if function.name == "subscript":
             return syntax.item(operands[0], setting(instruction.options["at"], scope))
-        operation = _operate(function.name, operands) if scope.dialect.has_operators(instruction, scope) else None
-        if operation is not None:
-            return operation
+        if scope.dialect.has_operators(instruction, scope):
+            if function.name in UNARY:
+                return ast.UnaryOp(op=UNARY[function.name], operand=operands[0])
+            if function.name in COMPARISONS:
+                return ast.Compare(left=operands[0], ops=[COMPARISONS[function.name]], comparators=operands[1:])
+            if operator := OPERATORS.get(function.name):
+                return reduce(lambda left, right: syntax.binary(left, operator, right), operands)
     called = builtin_call(instruction, operands, scope)
     is_only = function.name in COUNTED and len(instruction.outputs) == 1  # of results that come as a tuple
     return syntax.item(called, syntax.constant(0)) if is_only else called
-
-
-def _operate(name: str, operands: list[ast.expr]) -> ast.expr | None:
-    """Return the operator of a call on its operands; None where there is none."""
-    if name in UNARY:
-        return ast.UnaryOp(op=UNARY[name], operand=operands[0])
-    if name in COMPARISONS:
-        return ast.Compare(left=operands[0], ops=[COMPARISONS[name]], comparators=operands[1:])
-    operator = OPERATORS.get(name)
-    return operator and reduce(lambda left, right: syntax.binary(left, operator, right), operands)
 
 
 def counted(instruction: Evaluate, targets: list[str], scope: EmitScope) -> Iterator[ast.stmt]:

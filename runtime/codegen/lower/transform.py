@@ -139,8 +139,13 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: EmitScop
         return syntax.call(f"shards.{path}", *sets, _parameters(instruction, scope), *limits, **said)
     if instruction.may_miss:
         return _over_missing(instruction, scope)
-    if instruction.rows and function.name != "regularize":
-        return _over_rows(instruction, scope)
+    if instruction.rows and function.name != "regularize":  # sets in which tables have rows
+        divided, numbers = divide(instruction, scope)
+        if function.name == "pcgrad":
+            turns = _turns(instruction, len(divided.elts))
+            return over_rows("pcgrad_of", divided.elts, **({"order": turns[0]} if turns else {}))
+        path, limits, said = _arrange(function.name, options, scope)
+        return over_rows(path, divided.elts, *numbers, *limits, **said)
     match function.name:
         case "noise":
             return syntax.call(NAMED["noise"], *sets, _noise(instruction, sets[0], scope))
@@ -153,16 +158,6 @@ def _transform(instruction: Transform, sets: Sequence[ast.expr], scope: EmitScop
             weights = [syntax.name(scope.names.joint(instruction.models))] if instruction.weights else []
             path, limits, said = _arrange(function.name, options, scope)
             return syntax.call(path, *sets, *weights, *limits, **said)
-
-
-def _over_rows(instruction: Transform, scope: EmitScope) -> ast.expr:
-    """Return the call of a transform on sets in which tables have rows."""
-    sets, numbers = divide(instruction, scope)
-    if instruction.function.name == "pcgrad":
-        turns = _turns(instruction, len(sets.elts))
-        return over_rows("pcgrad_of", sets.elts, **({"order": turns[0]} if turns else {}))
-    path, limits, said = _arrange(instruction.function.name, instruction.options, scope)
-    return over_rows(path, sets.elts, *numbers, *limits, **said)
 
 
 def _over_missing(instruction: Transform, scope: EmitScope) -> ast.expr:

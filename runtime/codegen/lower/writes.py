@@ -113,7 +113,18 @@ def lower_blend(instruction: Blend, scope: EmitScope) -> Lowered:
         writes.append(syntax.call("blend", *(syntax.call("taken", each, averaged) for each in lists), decay))
         writes.append(syntax.call("copy_into", *(syntax.call("taken", each, copied) for each in lists)))
     if follows_buffers(instruction, scope.program):
-        writes.append(_follow_buffers(instruction, decay, scope))
+        buffers = _buffers(instruction, scope)
+        match instruction.buffers, instruction.int_buffers:  # all of them, or those that are numbers of one kind
+            case "copy", "copy":
+                writes.append(syntax.call("copy_into", *buffers))
+            case "average", "copy":
+                writes.append(syntax.call("blend_buffers", *buffers, decay))
+            case _, "copy":
+                writes.append(syntax.call("copy_into", *(syntax.call("whole_numbers", each) for each in buffers)))
+            case policy, _:
+                floats = [syntax.call("floating", each) for each in buffers]
+                is_copied = policy == "copy"
+                writes.append(syntax.call("copy_into", *floats) if is_copied else syntax.call("blend", *floats, decay))
     if instruction.dtype:
         dtype = syntax.dotted(f"{scope.dialect.prefix}.{instruction.dtype}")
         drawn = [syntax.name("random"), syntax.constant(instruction.op)] if instruction.drawing else []
@@ -124,22 +135,6 @@ def lower_blend(instruction: Blend, scope: EmitScope) -> Lowered:
             instruction, [replace(lines[0], comment=comment), *lines[1:], *release_written(instruction, scope)]
         )
     )
-
-
-def _follow_buffers(instruction: Blend, decay: ast.expr, scope: EmitScope) -> ast.expr:
-    """Return the line for buffers: all of them, or those that are numbers of one kind."""
-    buffers, policies = _buffers(instruction, scope), (instruction.buffers, instruction.int_buffers)
-    match policies:
-        case ("copy", "copy"):
-            return syntax.call("copy_into", *buffers)
-        case ("average", "copy"):
-            return syntax.call("blend_buffers", *buffers, decay)
-        case (_, "copy"):
-            return syntax.call("copy_into", *(syntax.call("whole_numbers", each) for each in buffers))
-        case _:
-            floats = [syntax.call("floating", each) for each in buffers]
-            is_copied = instruction.buffers == "copy"
-            return syntax.call("copy_into", *floats) if is_copied else syntax.call("blend", *floats, decay)
 
 
 def written_lists(instruction: Apply | Blend | Assign, scope: EmitScope) -> Iterator[ast.expr]:
