@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import cast
 
 from graphspec.diagnostics import SpecError
@@ -58,7 +57,11 @@ class Loop:
             raise self.blame(error, f"importing {str(self.file)!r} raised", help) from error
         found: object = getattr(module, self.function, None)
         if not callable(found):
-            raise self._miss(module)
+            own = [name for name, each in vars(module).items() if getattr(each, "__module__", None) == module.__name__]
+            near = closest(self.function, own, 1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            has = f"it defines {', '.join(own[:_SHOWN])}" if own else "it defines no function"
+            raise self.refuse(f"{str(self.file)!r} has no function {self.function!r}{meant}", help=has)
         return found
 
     def make(self, make: Callable[[Mapping[str, object]], object], models: Mapping[str, object]) -> Step:
@@ -81,14 +84,6 @@ class Loop:
     def blame(self, error: BaseException, doing: str, help: str) -> SpecError:
         """Return the error of what the user's code raised, with its lines."""
         return self.refuse(f"{doing} {describe(error)}", notes=raised_in(error), help=help)
-
-    def _miss(self, module: ModuleType) -> SpecError:
-        """Return the error of a file without the function."""
-        own = [name for name, each in vars(module).items() if getattr(each, "__module__", None) == module.__name__]
-        near = closest(self.function, own, 1)
-        meant = f"; did you mean {near[0]!r}?" if near else ""
-        has = f"it defines {', '.join(own[:_SHOWN])}" if own else "it defines no function"
-        return self.refuse(f"{str(self.file)!r} has no function {self.function!r}{meant}", help=has)
 
 
 def read_loop(text: str) -> Loop:

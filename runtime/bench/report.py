@@ -14,7 +14,12 @@ from runtime.terminal import counted
 
 def format_table(found: Comparison) -> str:
     """Return the report as text: what was timed and where, a line for each variant, and notes."""
-    return "\n".join([*_head(found), "", *_align(_rows(found)), *_notes(found)])
+    lines, table = [*_head(found), ""], list(_rows(found))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:  # numbers to the right, the first and the last cell to the left
+        inner = (f"{cell:>{width}}" for cell, width in zip(row[1:-1], widths[1:-1], strict=True))
+        lines.append("  ".join((f"{row[0]:{widths[0]}}", *inner, row[-1])).rstrip())
+    return "\n".join([*lines, *_notes(found)])
 
 
 def to_json(found: Comparison) -> dict[str, object]:
@@ -113,15 +118,6 @@ def _rows(found: Comparison) -> Iterator[Sequence[str]]:
         memory = [] if not has_peak else ["-" if variant.peak is None else f"{variant.peak / 1e6:,.1f}"]
         seconds = f"{variant.build_seconds:.3f}", f"{variant.first_seconds:.3f}"
         yield name, *figures, *memory, *seconds, f"as {BUILT}" if agreement is None else str(agreement)
-
-
-def _align(rows: Iterator[Sequence[str]]) -> Iterator[str]:
-    """Yield rows as lines: numbers to the right, the first and the last cell to the left."""
-    table = list(rows)
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        inner = (f"{cell:>{width}}" for cell, width in zip(row[1:-1], widths[1:-1], strict=True))
-        yield "  ".join((f"{row[0]:{widths[0]}}", *inner, row[-1])).rstrip()
 
 
 def _notes(found: Comparison) -> Iterator[str]:

@@ -136,7 +136,13 @@ def bench(request: BenchRequest) -> Comparison:
             began = time.perf_counter()
             built = api.build(plan, device=request.device, seed=request.chosen_seed, allow=request.allow)
             seconds = time.perf_counter() - began
-            sample = _sample(request, feed, built, meter)
+            program = built.plan.program
+            if feed is None:
+                held = draw_batches(program, request.spec, request.rows, request.batches, request.chosen_seed)
+            else:
+                feed.attach(built)
+                held = read_batches(feed, request.batches)
+            sample = Sample(batches=place_batches(held, program, meter), is_read=feed is not None)
         workshop = _Workshop(request=request, meter=meter, built=built, seconds=seconds, sample=sample, makers=makers)
         models = {name: workshop.copy(name) for name in request.names if name != BUILT}
         variants, left_out = dict[str, Variant](), dict[str, str]()
@@ -166,17 +172,6 @@ def _open(request: BenchRequest) -> tuple[AnyFeed | None, Plan]:
     plan = compile_step(spec, backend=request.backend, order=request.order, pace=pace)
     show(plan.warnings, spec.texts())
     return feed, plan
-
-
-def _sample(request: BenchRequest, feed: AnyFeed | None, built: BuiltStep, meter: Meter) -> Sample:
-    """Return the batches that all variants take."""
-    program = built.plan.program
-    if feed is None:
-        held = draw_batches(program, request.spec, request.rows, request.batches, request.chosen_seed)
-    else:
-        feed.attach(built)
-        held = read_batches(feed, request.batches)
-    return Sample(batches=place_batches(held, program, meter), is_read=feed is not None)
 
 
 class _LeftOut(Exception):
@@ -233,7 +228,8 @@ class _Workshop:
         except _LeftOut:
             raise
         except Exception as error:
-            raise _LeftOut(_explain(error)) from error
+            reason = error.diagnostics[0].message if isinstance(error, SpecError) else describe(error)
+            raise _LeftOut(reason) from error
 
     def _capture(self, models: Mapping[str, object] | None) -> Variant:
         """Return the step as one graph for each function that trains."""
@@ -317,11 +313,6 @@ class _Workshop:
 
 _EAGERLY, _COMPILED = "runs eagerly", "compiled "
 """What notes of a captured step say of a function, and how a report of one begins."""
-
-
-def _explain(error: Exception) -> str:
-    """Return why one of our variants cannot be made, in one line."""
-    return error.diagnostics[0].message if isinstance(error, SpecError) else describe(error)
 
 
 def _time(workshop: _Workshop, variants: Mapping[str, Variant], left_out: Mapping[str, str]) -> Comparison:

@@ -66,7 +66,11 @@ def audit(
     if report is not None:
         deliver(json.dumps(to_json(made), indent=2), None if str(report) == "-" else report)
     if sarif is not None:
-        deliver(json.dumps(to_sarif(made, _find_version()), indent=2), sarif)
+        try:
+            own = version("stepgraph")
+        except PackageNotFoundError:
+            own = "0"
+        deliver(json.dumps(to_sarif(made, own), indent=2), sarif)
     if html is not None:
         from runtime.audit.page import write_page
 
@@ -113,10 +117,3 @@ def show_error_of(error: Exception) -> None:
             link.stack = traceback.StackSummary.from_list(list(kept))
             chain += [link.__cause__, link.__context__]
     complain("".join(shown.format()).rstrip())
-
-
-def _find_version() -> str:
-    try:
-        return version("stepgraph")
-    except PackageNotFoundError:
-        return "0"

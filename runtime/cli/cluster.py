@@ -165,23 +165,18 @@ class _Reader(Struct, frozen=True, kw_only=True):
         if key == "cores" or key in self.sizes:
             return float(self._read_count(item.value, item))
         kind = key if key in UNITS else f".{key.rpartition('.')[2]}"
-        return self._read_number(item, UNITS[kind], EXAMPLES[kind])
-
-    def _read_number(self, item: _Item, units: Units, example: str) -> float:
-        """Return a number with its unit; only a latency and an overhead may be zero."""
+        units, example = UNITS[kind], EXAMPLES[kind]
         match = NUMBER.fullmatch(item.value)
         if match is None:
-            self._fail(
-                f"`{item.key}` is a number with a unit, not {quote(item.value)}", item, help=f"as in `{example}`"
-            )
+            self._fail(f"`{key}` is a number with a unit, not {quote(item.value)}", item, help=f"as in `{example}`")
         number, unit = Fraction(match[1]), match[2].strip()
         if unit not in units:
-            what = f"{quote(unit)} is no unit of `{item.key}`" if unit else f"`{item.key}` has no unit"
+            what = f"{quote(unit)} is no unit of `{key}`" if unit else f"`{key}` has no unit"
             shown = [each for each in units if each]
             near = did_you_mean(unit, shown) if unit else ""
             self._fail(what, item, label=near, help=f"as in `{example}`; units are {', '.join(shown)}")
-        if number == 0 and item.key not in ("latency", "overhead"):
-            self._fail(f"`{item.key}` is more than zero", item, help=f"as in `{example}`")
+        if number == 0 and key not in ("latency", "overhead"):
+            self._fail(f"`{key}` is more than zero", item, help=f"as in `{example}`")
         return float(number * units[unit])
 
     def _read_ranks(self, item: _Item) -> tuple[int, ...]:

@@ -285,23 +285,18 @@ def _copy(value: object, path: str, place: Place) -> Tree:
         case list() | tuple():
             entries = cast("list[object]", value)
             return [_copy(entry, f"{path}[{index}]", place) for index, entry in enumerate(entries)]
-        case _:
-            return _copy_array(value, path, place)
-
-
-def _copy_array(value: object, path: str, place: Place) -> Tree:
-    """Return a copy of an array, or of something that can be read as one."""
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    if not isinstance(value, _ArrayLike):
-        raise _unkeepable(path, f"a value of type {kind}", "numbers, text, arrays, lists or mappings", place)
-    try:
-        array: npt.NDArray[np.generic] = np.asarray(value).copy()
-    except Exception as error:
-        found = f"a value of type {kind} that numpy cannot read ({describe(error)})"
-        raise _unkeepable(path, found, "an array of the host", place) from error
-    if array.dtype.name not in KEPT:
-        raise _unkeepable(path, f"an array of {array.dtype}", "an array of numbers", place)
-    return array
+        case _:  # an array, or something that can be read as one
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            if not isinstance(value, _ArrayLike):
+                raise _unkeepable(path, f"a value of type {kind}", "numbers, text, arrays, lists or mappings", place)
+            try:
+                array: npt.NDArray[np.generic] = np.asarray(value).copy()
+            except Exception as error:
+                unread = f"a value of type {kind} that numpy cannot read ({describe(error)})"
+                raise _unkeepable(path, unread, "an array of the host", place) from error
+            if array.dtype.name not in KEPT:
+                raise _unkeepable(path, f"an array of {array.dtype}", "an array of numbers", place)
+            return array
 
 
 def _unkeepable(path: str, found: str, expected: str, place: Place) -> SpecError:

@@ -74,16 +74,13 @@ def fit_profile(stored: Sequence[Profile], wanted: Profile) -> Fit:
     found = np.linalg.lstsq(scaled[:-1, :-1], scaled[:-1, -1], rcond=_CUTOFF)[0]
     weights = found / norms[:-1]
     weights /= weights.sum()
-    return Fit(tuple(map(float, weights)), _measure_error(stored, weights, wanted))
-
-
-def _measure_error(stored: Sequence[Profile], weights: np.ndarray, wanted: Profile) -> float:
-    """Return how far the shares of writes in a combination are from those that are wanted."""
-    by_length = sorted((*stored, wanted), key=lambda each: each.length)
+    # How far the shares of writes in the combination are from those that are wanted.
+    by_length = sorted(every, key=lambda each: each.length)
     longest = {(each.every, each.length % each.every): each for each in by_length}  # others end at writes of these
     times = np.unique(np.concatenate([each.ends for each in longest.values()]))
     times = np.unique(np.append(times[:: 1 + len(times) // _GRID], times[-1]))
     expected = np.diff(wanted.accumulate(times))
-    found = sum(weight * np.diff(each.accumulate(times)) for each, weight in zip(stored, weights, strict=True))
+    given = sum(weight * np.diff(each.accumulate(times)) for each, weight in zip(stored, weights, strict=True))
     width = np.sqrt(np.diff(times))
-    return float(np.linalg.norm((found - expected) / width) / np.linalg.norm(expected / width))
+    error = float(np.linalg.norm((given - expected) / width) / np.linalg.norm(expected / width))
+    return Fit(tuple(map(float, weights)), error)

@@ -171,7 +171,15 @@ def find_role(cursor: Cursor) -> Role | None:
     """Return what a name at the cursor must be that of, as the op says itself; None where none is wanted."""
     at = find_op(cursor.path)
     if at is None:
-        return _find_outer_role(cursor.path)
+        match cursor.path:
+            case ("outputs", *_) | ("blocks", _, "outputs", *_):
+                return "value"
+            case ("run", "images", "value") | ("run", "best" | "stop", "metric"):
+                return "value"
+            case ("models", _, "like") | ("models", _, "traits", "ties", *_):
+                return "model"
+            case _:
+                return None
     op, field = cursor.get(at), cursor.path[len(at)]
     if not isinstance(op, dict) or not isinstance(field, str):
         return None
@@ -184,19 +192,6 @@ def find_role(cursor: Cursor) -> Role | None:
             if MARK in reference.name:
                 return reference.role
     return None
-
-
-def _find_outer_role(path: Path) -> Role | None:
-    """Return what a name outside of ops must be that of."""
-    match path:
-        case ("outputs", *_) | ("blocks", _, "outputs", *_):
-            return "value"
-        case ("run", "images", "value") | ("run", "best" | "stop", "metric"):
-            return "value"
-        case ("models", _, "like") | ("models", _, "traits", "ties", *_):
-            return "model"
-        case _:
-            return None
 
 
 def list_names(names: Names, facets: Iterable[Facet], scope: str) -> Iterator[Suggestion]:

@@ -126,7 +126,16 @@ def _describe_facts(declared: Declared, names: Names, plan: Plan | None) -> Iter
         yield "\n".join(f"- `{each}`: {plan.types[each]}" for each in values if each in plan.types)
         return
     for name in find_instances(symbol, names):
-        yield from _describe_value(name, plan)
+        value = name if name in plan.types else LOSS.format(name)  # that of an update
+        if value in plan.types:
+            yield f"`{value}`: {plan.types[value]}"
+        readers = [
+            find_expression(op) or op_name
+            for op_name, op in plan.spec.ops.items()
+            if any(each.name == name for each in op.references()) and find_expression(op) != name
+        ]
+        if readers:
+            yield f"read by {_enumerate([each.removesuffix('.loss') for each in dict.fromkeys(readers)])}"
         for mode in plan.program.modes:
             when = find_moments(plan, mode).get(name) if mode.mode == "train" else None
             if when is not None:
@@ -144,20 +153,6 @@ def find_instances(symbol: Symbol, names: Names) -> Iterator[str]:
         if block == symbol.scope:
             first = ".1" if block in names.around else ""  # of iterations and alternatives
             yield from (f"{prefix}{first}.{symbol.name}" for prefix in find_instances(use, names))
-
-
-def _describe_value(name: str, plan: Plan) -> Iterator[str]:
-    """Yield the type of a value, or of the loss of an update, and what reads it."""
-    value = name if name in plan.types else LOSS.format(name)
-    if value in plan.types:
-        yield f"`{value}`: {plan.types[value]}"
-    readers = [
-        find_expression(op) or op_name
-        for op_name, op in plan.spec.ops.items()
-        if any(each.name == name for each in op.references()) and find_expression(op) != name
-    ]
-    if readers:
-        yield f"read by {_enumerate([each.removesuffix('.loss') for each in dict.fromkeys(readers)])}"
 
 
 def _describe_model(name: str, plan: Plan) -> Iterator[str]:

@@ -15,7 +15,6 @@ from compiler.ir.instructions import Blend
 from compiler.ir.value import Scheduled
 from graphspec.declare.decays import DecaySpec
 from graphspec.declare.ops import UpdateOp
-from graphspec.diagnostics import SpecError
 from runtime.checkpoints import Store, read_checkpoint
 from runtime.checkpoints.format import name_step
 from runtime.codegen.averages import find_counted
@@ -123,7 +122,14 @@ def _reconstruct(
     gamma = find_gamma(sigma_rel)
     fit = fit_profile(profiles, _want(profiles, gamma))
     if fit.error > WORST:
-        raise _refuse_width(sigma_rel, fit, profiles)
+        good = [s for s in WIDTHS if fit_profile(profiles, _want(profiles, find_gamma(s))).error <= WORST]
+        message = (
+            f"sigma_rel {sigma_rel:g} cannot be reconstructed from {len(profiles)} snapshots: the nearest profile that "
+            f"they give is off by {fit.error:.0%}"
+        )
+        reach = f"these reach from {good[0]:g} to {good[-1]:g}; " if good else ""
+        help = f"{reach}more checkpoints reach further: `run: {{checkpoint: {{every: 100 steps, keep: 1000}}}}`"
+        raise problem(CODE, message, help=help)
     blend = blends[max(stored, key=lambda each: each[2].length)[0]]  # the others may have stopped before
     buffers = run.step.buffers(blend.source)
     own = _tensors_of(run.step.state().arrays, blend.target)
@@ -206,18 +212,6 @@ def _find_stored(store: Store, steps: Iterable[int], blends: Mapping[str, Blend]
 def _want(profiles: Sequence[Profile], gamma: float) -> Profile:
     """Return the profile of a width at the last of some writes, of as many of them as one of the others takes."""
     return Profile(max(each.length for each in profiles), gamma, min(each.every for each in profiles))
-
-
-def _refuse_width(sigma_rel: float, fit: Fit, profiles: Sequence[Profile]) -> SpecError:
-    """Return the error of a width that the stored averages do not determine, with those that they do."""
-    good = [s for s in WIDTHS if fit_profile(profiles, _want(profiles, find_gamma(s))).error <= WORST]
-    message = (
-        f"sigma_rel {sigma_rel:g} cannot be reconstructed from {len(profiles)} snapshots: the nearest profile that "
-        f"they give is off by {fit.error:.0%}"
-    )
-    reach = f"these reach from {good[0]:g} to {good[-1]:g}; " if good else ""
-    help = f"{reach}more checkpoints reach further: `run: {{checkpoint: {{every: 100 steps, keep: 1000}}}}`"
-    return problem(CODE, message, help=help)
 
 
 def _is_averaged(name: str, array: Array, buffers: Set[str], blend: Blend) -> bool:

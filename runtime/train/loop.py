@@ -346,21 +346,17 @@ class Loop:
         if self.image_logger is not None:
             self.image_logger.follow(state.made, batch, outputs)
         if state.made >= self.event:
-            self._act_after(state.made)
-            self.event = self.run_schedule.find_event(state.made)
-
-    def _act_after(self, made: int) -> None:
-        """Do what is due after so many steps."""
-        schedule = self.run_schedule
-        if schedule.compare.is_due(step=made):
-            self.compare(made)
-        if made in (1, schedule.steps) or made % schedule.log_every == 0:
-            values = self._log()
-            if self.evaluation is None:
-                self._update_best(values)
-        if schedule.evaluate.is_due(step=made):
-            self._evaluate()
-        self._save_where_due(at_end=False)
+            schedule = self.run_schedule
+            if schedule.compare.is_due(step=state.made):
+                self.compare(state.made)
+            if state.made in (1, schedule.steps) or state.made % schedule.log_every == 0:
+                values = self._log()
+                if self.evaluation is None:
+                    self._update_best(values)
+            if schedule.evaluate.is_due(step=state.made):
+                self._evaluate()
+            self._save_where_due(at_end=False)
+            self.event = schedule.find_event(state.made)
 
     def _end_epoch(self) -> None:
         epoch = self.feed.epoch
