@@ -35,9 +35,9 @@ class Fired:
 
 def find_iterations(tape: Tape) -> tuple[Iteration, ...]:
     """Return the iterations of a loop: in each of them a line runs one backward, and an optimizer takes one step."""
-    groups: list[list[tuple[int, Backward]]] = []
+    events, groups = tape.trace.events, list[list[tuple[int, Backward]]]()
     stepped: dict[str, int] = {}
-    for position, event in enumerate(tape.trace.events):
+    for position, event in enumerate(events):
         match event:
             case Backward(accumulates=True, inside=0, error=""):
                 if not groups or any(event.site == other.site for _, other in groups[-1]):
@@ -60,10 +60,15 @@ def find_iterations(tape: Tape) -> tuple[Iteration, ...]:
     last = max(stepped.values(), default=-1)
     if rest := [each for each in (groups[-1] if groups else []) if each[0] > last >= 0]:
         groups[-1:] = [[each for each in groups[-1] if each[0] < last], rest]
-    ends = [
-        _find_end(tape, group[-1][0], _find_start(tape, after[0][1], group[-1][0])) for group, after in pairwise(groups)
-    ]
-    ends += [len(tape.trace.events)] if groups else []
+    ends: list[int] = []
+    for group, after in pairwise(groups):  # an iteration ends after the writes that follow its last backward
+        end = group[-1][0] + 1
+        for position in range(end, _find_start(tape, after[0][1], group[-1][0])):
+            event = events[position]
+            if isinstance(event, Update) or (isinstance(event, Write) and event.by == "code"):
+                end = position + 1
+        ends.append(end)
+    ends += [len(events)] if groups else []
     starts = [0, *ends]
     return tuple(
         Iteration(number=number, first=first, last=last, backwards=tuple(event for _, event in group))
@@ -79,16 +84,6 @@ def _find_start(tape: Tape, backward: Backward, last: int) -> int:
     values = walk_back(root.roots if root else (), lambda number: makers[number].given if number in makers else ())
     entries = (makers[number] for number in values if number in makers)
     return min((each.position for each in entries if isinstance(each, Ran)), default=backward.start)
-
-
-def _find_end(tape: Tape, last: int, following: int) -> int:
-    """Return the position after the writes that follow the last backward of an iteration."""
-    end = last + 1
-    for position in range(last + 1, following):
-        event = tape.trace.events[position]
-        if isinstance(event, Update) or (isinstance(event, Write) and event.by == "code"):
-            end = position + 1
-    return end
 
 
 def find_fired(tape: Tape, iterations: Sequence[Iteration]) -> Mapping[str, tuple[Fired, ...]]:
