@@ -1,8 +1,8 @@
 """Random specs, captured as graphs: ``python -m tests.properties.captured COUNT [--eager] [--inductor] [--specs all]``.
 
 Their numbers are compared with those of the oracle, or for more steps with eager ones, slots of optimizers included.
-Graphs run the operations that Dynamo has found as they are, or what Inductor makes of them. With ``--recorded`` they
-are recorded in their third step and replayed, by the rules of CUDA graphs; there are more steps then.
+Graphs run the operations that Dynamo has found as they are, or what Inductor makes of them. With ``--recorded`` graphs
+that are recorded and replayed, by the rules of CUDA graphs, are compared with the same that are not, bit for bit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any, Literal, TypeAlias
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -49,10 +50,8 @@ from tests.properties.users import make_models
 
 INSIDE = frozenset(GraphDialect.direct)
 """The rules of optimizers that a graph can hold."""
-Way: TypeAlias = Literal["operations", "inductor", "recorded"]
-"""How graphs run."""
-STEPS: Mapping[Way, int] = {"operations": 3, "inductor": 3, "recorded": 9}
-"""How often the modes of a spec are gone through in a comparison with eager steps."""
+STEPS, MORE = 3, 9
+"""How often the modes of a spec are gone through: in a comparison with eager steps, and of recordings."""
 
 
 Write = Callable[[Random], Any]
@@ -110,29 +109,26 @@ class CapturedExecution(Execution):
 
 
 @contextmanager
-def running(way: Way, tally: Tally) -> Iterator[None]:
-    """Compile with Inductor, run the operations of a graph one by one, or replay them as a CUDA graph would."""
-    before, recorder = (capture.COMPILER, capture.find_recorder), HostRecorder()
-    capture.COMPILER = "inductor" if way == "inductor" else lambda graph, inputs: graph.forward
-    if way == "recorded":
-        capture.find_recorder = lambda device: recorder
+def running(inductor: bool) -> Iterator[None]:
+    """Compile with Inductor, or run the operations of a graph one by one; what is not recorded is an error."""
+    before = capture.COMPILER
+    capture.COMPILER = "inductor" if inductor else lambda graph, inputs: graph.forward
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", ".* is not recorded ")
             yield
     finally:
-        capture.COMPILER, capture.find_recorder = before
-        tally.recorded += recorder.recorded
+        capture.COMPILER = before
         torch._dynamo.reset()
 
 
-def judge_specs(seeds: Iterable[int], write: Write = base_spec, *, way: Way = "operations") -> Tally:
+def judge_specs(seeds: Iterable[int], write: Write = base_spec, *, inductor: bool = False) -> Tally:
     """Compare captured steps of random specs with the oracle; eager ones of the emitted files are compared, too."""
     tally = Tally()
     for seed in seeds:
         mine, theirs = Tally(), agreement.Tally()
         try:
-            with running(way, mine):
+            with running(inductor):
                 mismatch = agreement.try_spec(direct(write(Random(seed))), ("fewest",), theirs, partial(run, mine))
         except DegenerateError:
             tally.unjudged += 1
@@ -156,20 +152,26 @@ def run(tally: Tally, document: Mapping[str, object], modes: Sequence[str]) -> R
     return record
 
 
-def try_specs(seeds: Iterable[int], write: Write = base_spec, *, way: Way = "operations") -> Tally:
-    """Compare captured steps of random specs with eager ones."""
+def try_specs(
+    seeds: Iterable[int], write: Write = base_spec, *, inductor: bool = False, recorded: bool = False
+) -> Tally:
+    """Compare captured steps of random specs with eager ones; those with recordings with the same graphs without."""
     tally = Tally()
     for seed in seeds:
-        with running(way, tally):
+        recorder = HostRecorder()
+        with running(inductor):
             try:
                 document = direct(write(Random(seed)))
                 plan = compile_step(load(json.dumps(document) + "\n"), "torch", pace=PACE)
-                steps = [make(plan, jit) for jit in (None, "step")]
+                known = make(plan, "step" if recorded else None)
+                with patch.object(capture, "find_recorder", return_value=recorder if recorded else None):
+                    step = make(plan, "step")
             except SpecError as error:
                 tally.reject(seed, error)
                 continue
-            found = compare(steps[0], steps[1], tally, STEPS[way])
+            found = compare(known, step, tally, *((MORE, 0.0) if recorded else (STEPS, TOLERANCE)))
         tally.mismatches += [f"seed {seed}: {found}"] * bool(found)
+        tally.recorded += recorder.recorded
     return tally
 
 
@@ -193,14 +195,14 @@ def make(plan: Plan, jit: Any, models: Mapping[str, torch.nn.Module] | None = No
     return build(plan, device="cpu", dtype="float64", allow=["tests"], jit=jit, models=models)
 
 
-def compare(eager: Step, captured: Step, tally: Tally, rounds: int) -> str:
-    """Return the first difference of a captured step from an eager one; nothing where they agree."""
-    spec = eager.spec
-    tolerance = SINGLE if is_single(spec) else TOLERANCE
-    turns = find_turns(spec, modes_of(eager.plan) * rounds)
+def compare(known: Step, captured: Step, tally: Tally, rounds: int, tolerance: float) -> str:
+    """Return the first difference of a captured step from another; nothing where they agree."""
+    spec = known.spec
+    tolerance = SINGLE if tolerance and is_single(spec) else tolerance
+    turns = find_turns(spec, modes_of(known.plan) * rounds)
     for number, (turn, batch) in enumerate(zip(turns, batches(spec), strict=False), 1):
-        outputs, theirs = (take(step, batch, turn) for step in (captured, eager))
-        pairs = [(outputs, theirs), (outputs, theirs) if not theirs else (state_of(captured), state_of(eager))]
+        outputs, theirs = (take(step, batch, turn) for step in (captured, known))
+        pairs = [(outputs, theirs), (outputs, theirs) if not theirs else (state_of(captured), state_of(known))]
         if not all(is_small(each) for _, wanted in pairs for each in wanted.values()):
             tally.unjudged += 1
             return ""
@@ -209,7 +211,7 @@ def compare(eager: Step, captured: Step, tally: Tally, rounds: int) -> str:
                 return f"step {number} has {sorted(found)}, not {sorted(wanted)}"
             for name, value in wanted.items():
                 error = find_error(found[name], value, loose=False)
-                if not error < tolerance:
+                if not error <= tolerance:
                     return f"step {number}: {name} is off by {error:.1e}"
         if not theirs:
             break  # both have raised the same
@@ -267,16 +269,18 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--eager", action="store_true", help="compare with eager steps, not with the oracle")
     parser.add_argument("--inductor", action="store_true", help="compile the graphs: half a minute for each spec")
-    parser.add_argument("--recorded", action="store_true", help="record the graphs, by the rules of CUDA graphs")
+    parser.add_argument("--recorded", action="store_true", help="compare recorded graphs with the same as they are")
     parser.add_argument(
         "--specs", choices=WRITERS, default="base", help="with all features few become graphs (default: base)"
     )
     options = parser.parse_args()
-    attempt, write = (try_specs if options.eager else judge_specs), WRITERS[options.specs]
-    way: Way = "inductor" if options.inductor else "recorded" if options.recorded else "operations"
+    write = WRITERS[options.specs]
+    attempt = judge_specs if not options.eager else try_specs
+    if options.recorded:
+        attempt = partial(try_specs, recorded=True)
     tally = Tally()
     for seed in range(options.first, options.first + options.count):
-        found = attempt([seed], write, way=way)
+        found = attempt([seed], write, inductor=options.inductor)
         tally.add(found)
         counts = f"{found.graphs} graphs" + f", {found.recorded} recorded" * options.recorded
         print(f"seed {seed}: {counts}", *found.mismatches, *found.rejected, sep=", ", flush=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from runtime.backends.torch.compat import find_written
 
@@ -47,7 +47,8 @@ class Recording(TorchDispatchMode):
                 whole = torch.empty(0, dtype=torch.uint8).set_(memory)
                 self.before[memory.data_ptr()] = whole, whole.clone()
         found = operation(*args, **named)
-        self.calls.append((operation, args, named, tree_leaves(found)))
+        given, results = tree_map_only(torch.Tensor, torch.Tensor.detach, ((args, named), tree_leaves(found)))
+        self.calls.append((operation, *given, results))  # aliases: later operations may give tensors another shape
         return found
 
     def undo(self) -> None:
