@@ -28,3 +28,10 @@ def test_random_specs_are_the_same_as_graphs():
     tally = judge_specs(range(100, 120), overflow_spec)
     assert not tally.mismatches
     assert tally.graphs >= 20
+
+
+@pytest.mark.long
+def test_random_specs_are_the_same_as_recordings():
+    tally = try_specs(range(3000, 3012), recorded=True)
+    assert not tally.mismatches
+    assert tally.recorded >= 10
