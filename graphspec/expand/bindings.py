@@ -130,7 +130,15 @@ class _Binder:
         """Return the flat document."""
         for container in self._expansion.containers:
             check_part(PARTS[container.kind], {"ops": {container.name: self._ops[container.name]}}, self._document)
-        self._check_batches()
+        # Iterations of different numbers of batches, and parts of parts of a batch.
+        ops = {container.name: parse_op(self._ops[container.name]) for container in self._expansion.containers}
+        repeats = {name: op for name, op in ops.items() if isinstance(op, RepeatOp)}
+        around = {
+            container.name: [use.of.name for use in find_outer(container.inside) if use.of is not None]
+            for container in self._expansion.containers
+        }
+        for name, message, help in check_batches(repeats, around):
+            self._report("GS069", message, ("ops", name, "batch"), help=help)
         for use in self._expansion.uses:
             inner = self._copies.get(use.name, [])
             self._scopes[use.name] = scope = self._open(use, inner) if use.of is None else self._open_part(use, inner)
@@ -153,8 +161,8 @@ class _Binder:
         if self._problems:
             raise SpecError(dict.fromkeys(self._problems[:MOST_PROBLEMS]), self._document.texts)
         gone = self._names | self._drawn
-        ops = {self._renamed.get(name, name): op for name, op in self._ops.items() if name not in gone}
-        data: dict[str, Plain] = {**self._data, "ops": {**ops, **self._made}}
+        kept = {self._renamed.get(name, name): op for name, op in self._ops.items() if name not in gone}
+        data: dict[str, Plain] = {**self._data, "ops": {**kept, **self._made}}
         declared = self._data.get("inputs")
         if self._inputs and isinstance(declared, dict):
             data["inputs"] = {**declared, **self._inputs}
@@ -162,17 +170,6 @@ class _Binder:
             if name in self._origins:
                 self._origins[final] = self._origins[name]
         return replace(self._document, data=data, places=Moved(self._expansion.places, self._origins))
-
-    def _check_batches(self) -> None:
-        """Report iterations of different numbers of batches, and parts of parts of a batch."""
-        ops = {container.name: parse_op(self._ops[container.name]) for container in self._expansion.containers}
-        repeats = {name: op for name, op in ops.items() if isinstance(op, RepeatOp)}
-        around = {
-            container.name: [use.of.name for use in find_outer(container.inside) if use.of is not None]
-            for container in self._expansion.containers
-        }
-        for name, message, help in check_batches(repeats, around):
-            self._report("GS069", message, ("ops", name, "batch"), help=help)
 
     def _make(self, name: str, op: Plain, origin: Origin) -> None:
         """Add an op, which messages show at the place of another."""
@@ -243,7 +240,16 @@ class _Binder:
         op, block = UseOp.model_validate(written), self._expansion.blocks[use.block]
         path: Path = ("ops", use.name)
         known = self._name_copies(use, inner)
-        self._check_block(use, block, known)
+        for index, value in enumerate(block.outputs):
+            if value not in known:
+                message, label = f"the block '{use.block}' has no value '{value}'", did_you_mean(value, known)
+                help = "name a value of its ops"
+                self._unsound.add(use.name)
+                self._report("GS064", message, ("blocks", use.block, "outputs", index), label=label, help=help)
+        for index, name in enumerate(block.inputs or ()):
+            if name in known:
+                message = f"'{name}' is an input of the block '{use.block}', and an op or a value of it, too"
+                self._report("GS064", message, ("blocks", use.block, "inputs", index), help="rename one of them")
         stopped: dict[str, str] = {}
         for short, name in known.items():
             known[short] = self._renamed.get(name, name)  # the use around this one makes it a constant
@@ -273,20 +279,6 @@ class _Binder:
                 values = tuple(f"{short}.{value}" for value in list_outputs(parsed))
             known |= {value: f"{use.name}.{value}" for value in values}
         return known
-
-    def _check_block(self, use: Use, block: BlockSpec, known: Mapping[str, str]) -> None:
-        """Report outputs that no op of a block makes, and inputs that are ops or values of it, too."""
-        path: Path = ("blocks", use.block)
-        for index, value in enumerate(block.outputs):
-            if value not in known:
-                message, label = f"the block '{use.block}' has no value '{value}'", did_you_mean(value, known)
-                help = "name a value of its ops"
-                self._unsound.add(use.name)
-                self._report("GS064", message, (*path, "outputs", index), label=label, help=help)
-        for index, name in enumerate(block.inputs or ()):
-            if name in known:
-                message = f"'{name}' is an input of the block '{use.block}', and an op or a value of it, too"
-                self._report("GS064", message, (*path, "inputs", index), help="rename one of them")
 
     def _check_given(self, use: Use, op: UseOp, path: Path) -> None:
         """Report inputs that nothing declares, and models in place of ones that no op of the block names."""

@@ -28,15 +28,8 @@ TOO_MANY_BITS, WITH_A_POINT = (
 
 
 def _abs(number: Scalar, /) -> Scalar:
+    """Return the absolute value, which is a number: the type of `abs` leaves open what it gives."""
     return abs(number)
-
-
-def _max(*numbers: Scalar) -> Scalar:
-    return max(numbers)
-
-
-def _min(*numbers: Scalar) -> Scalar:
-    return min(numbers)
 
 
 FUNCTIONS: Mapping[str, Callable[..., Scalar]] = {
@@ -46,8 +39,8 @@ FUNCTIONS: Mapping[str, Callable[..., Scalar]] = {
     "exp": math.exp,
     "floor": math.floor,
     "log": math.log,
-    "max": _max,
-    "min": _min,
+    "max": max,
+    "min": min,
     "sin": math.sin,
     "sqrt": math.sqrt,
 }

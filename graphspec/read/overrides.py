@@ -81,8 +81,23 @@ class _Assignment:
     def carry_out(self, document: Document, limits: Limits) -> Document:
         """Return the document with the value at its path."""
         path = self._find_path(document.data)
-        reading = self._read_value(replace(limits, depth=limits.depth - len(path)))
         text, old = self._text, document.places.get(path)
+        start = len(text.content) - len(text.content[self._value_start :].lstrip())
+        written = text.content[start:].strip()
+        if written.startswith(_READ_AS_YAML):
+            # With spaces for the path before it all offsets are those of the assignment.
+            padded = SourceText(file=text.file, content=" " * start + text.content[start:])
+            try:
+                reading = read_yaml(padded, replace(limits, depth=limits.depth - len(path)))
+            except SpecError as error:
+                raise SpecError(error.diagnostics, text.texts) from None
+        else:
+            region = (start, start + len(written))
+            try:
+                reading = Reading(data=resolve(written), regions={(): (-1, -1, *region)})
+            except OutOfRangeError:
+                help = "whole numbers have up to 64 bits, others are below 1.8e308; quote it if it is a text"
+                raise self._error("GS019", "this number is too large to hold", region, help=help) from None
         key = Place(key=text.span(*self._region(-1)), value=text.span(0, 0)) if old is None else old
         return replace(
             document,
@@ -131,25 +146,6 @@ class _Assignment:
                     help = f"assign a mapping, as in `{where}={{{part}: ...}}`"
                     raise self._error("GS038", message, self._region(index), help=help)
         return path
-
-    def _read_value(self, limits: Limits) -> Reading:
-        """Return the value, with regions in the assignment's text."""
-        content = self._text.content
-        start = len(content) - len(content[self._value_start :].lstrip())
-        written = content[start:].strip()
-        if written.startswith(_READ_AS_YAML):
-            # With spaces for the path before it all offsets are those of the assignment.
-            padded = SourceText(file=self._text.file, content=" " * start + content[start:])
-            try:
-                return read_yaml(padded, limits)
-            except SpecError as error:
-                raise SpecError(error.diagnostics, self._text.texts) from None
-        region = (start, start + len(written))
-        try:
-            return Reading(data=resolve(written), regions={(): (-1, -1, *region)})
-        except OutOfRangeError:
-            help = "whole numbers have up to 64 bits, others are below 1.8e308; quote it if it is a text"
-            raise self._error("GS019", "this number is too large to hold", region, help=help) from None
 
 
 def _put(data: Plain, path: Path, value: Plain) -> Plain:

@@ -122,11 +122,21 @@ def explain_syntax_error(
         return SyntaxProblem(message=message, help=help, start=offset, end=offset + 1)
     if context is not None and content[context : context + 1] == "!":
         return explain_tag(content, context, offset)
-    found = _explain_rest(content, offset, bracket, quoted) or _explain_colon(content, problem, line, context)
-    if found is None and bracket is not None and problem in _UNCLOSED.values():
-        found = _explain_bracket(content, offset, bracket)
+    found = _explain_rest(content, offset, bracket, quoted)
     if found is not None:
         return found
+    # A colon without a space after it, at the key or on the line above, whose value then continues.
+    above = content.rfind("\n", 0, max(len(content[:line].rstrip()), 0)) + 1
+    starts = {"mapping values are not allowed in this context": above, "could not find expected ':'": context}
+    key = starts.get(problem)
+    tight = None if key is None else _TIGHT.match(content, key)
+    if tight is not None:
+        message, help = "a space is missing after the colon", f"write `{tight['key']}: {tight['value']}`"
+        return SyntaxProblem(message=message, help=help, start=tight.start("key"), end=tight.end("value"))
+    if bracket is not None and problem in _UNCLOSED.values():
+        found = _explain_bracket(content, offset, bracket)
+        if found is not None:
+            return found
     start, end = offset, offset
     if problem == "found unexpected end of stream" and context is not None:
         start, end = context, context + 1
@@ -157,18 +167,6 @@ def _explain_rest(
     message = "text follows the quote that closes this string"
     help = "for a quote inside a text use the other kind around it; for two values write a comma between them"
     return SyntaxProblem(message=message, help=help, start=start, end=end)
-
-
-def _explain_colon(content: str, problem: str, line: int, context: int | None) -> SyntaxProblem | None:
-    """Explain a colon without a space after it, at the key or on the line above, whose value then continues."""
-    above = content.rfind("\n", 0, max(len(content[:line].rstrip()), 0)) + 1
-    starts = {"mapping values are not allowed in this context": above, "could not find expected ':'": context}
-    start = starts.get(problem)
-    found = None if start is None else _TIGHT.match(content, start)
-    if found is None:
-        return None
-    message, help = "a space is missing after the colon", f"write `{found['key']}: {found['value']}`"
-    return SyntaxProblem(message=message, help=help, start=found.start("key"), end=found.end("value"))
 
 
 def _explain_bracket(content: str, offset: int, opened: int) -> SyntaxProblem | None:
