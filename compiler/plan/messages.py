@@ -213,8 +213,13 @@ def count_gradients(models: tuple[str, ...], program: Program) -> int | None:
             each for match in model.frozen for each in find_matching(match, [one.name for one in model.parameters])
         }
         for each in (each for each in model.parameters if each.name not in frozen):
-            counted += prod(each.shape)
-            total += _count_sent(each.shape, compress) * BYTES[each.dtype]
+            numbers = prod(each.shape)
+            counted += numbers
+            if compress is not None and compress.kind == "powersgd" and len(each.shape) > 1:
+                rank, rows, columns = compress.options["rank"], each.shape[0], prod(each.shape[1:])
+                assert isinstance(rank, int)
+                numbers = min(numbers, (rows + columns) * min(rows, columns, rank))  # those of two thin factors
+            total += numbers * BYTES[each.dtype]
     match compress:
         case Compression(kind="fp16" | "bf16"):
             return 2 * counted
@@ -222,13 +227,3 @@ def count_gradients(models: tuple[str, ...], program: Program) -> int | None:
             return ceil(counted / (4 if kind == "threshold" else 8)) + 1
         case _:
             return total
-
-
-def _count_sent(shape: tuple[int, ...], compress: Compression | None) -> int:
-    """Return how many numbers are sent of a gradient: with `powersgd` those of two thin factors, if they are fewer."""
-    if compress is None or compress.kind != "powersgd" or len(shape) < 2:
-        return prod(shape)
-    rank = compress.options["rank"]
-    assert isinstance(rank, int)
-    rows, columns = shape[0], prod(shape[1:])
-    return min(prod(shape), (rows + columns) * min(rows, columns, rank))

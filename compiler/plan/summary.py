@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from compiler.ir.diagnose import place_in
 from compiler.ir.program import ModeProgram, OptimizerDecl
@@ -99,6 +99,12 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
                 followers.setdefault(source, []).append(name)
         parts += [f"{how} ({', '.join(group_iterations(names, plan.spec))})" for how, names in followers.items()]
         models[model.name] = "; ".join(parts) or "stays as it is"
+    written: dict[str, tuple[str, str]] = {}
+    for when in dict.fromkeys(moments.values()):  # iterations that are written in the same steps are one
+        among = (op for op, moment in moments.items() if moment == when)
+        for op, (names, text) in _say_together({each: _describe(each, ops[each]) for each in among}, plan).items():
+            place = place_in(plan.spec.span("ops", op, key=True))
+            written[op] = names, f"{text}, {when}" + (f" ({place})" if place else "")
     seen: dict[str, dict[str, None]] = {}
     for graph in graphs:
         for node in (each for each in graph.nodes.values() if each.called is not None):
@@ -110,7 +116,7 @@ def list_sections(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, tuple[t
     return {
         "models": tuple(models.items()),
         SEEN: tuple(_say_together({op: "; or ".join(found) for op, found in seen.items()}, plan).values()),
-        "written": tuple(_describe_writes(plan, moments)),
+        "written": tuple(written[op] for op in moments if op in written),
         WAITS: tuple(dict.fromkeys((*waits, *decisions))),
     }
 
@@ -151,18 +157,6 @@ def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
             steps += f" with {' and '.join(parts)}" if parts else ""
             moments[op] = steps if steps.startswith(("from", "after", "only")) else f"in {steps}"
     return moments
-
-
-def _describe_writes(plan: CompiledStep, moments: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what is written, from what, when, and its place; iterations that are written in the same steps as one."""
-    found: dict[str, tuple[str, str]] = {}
-    for when in dict.fromkeys(moments.values()):
-        among = (op for op, moment in moments.items() if moment == when)
-        written = _say_together({op: _describe(op, plan.spec.ops[op]) for op in among}, plan)
-        for op, (names, text) in written.items():
-            place = place_in(plan.spec.span("ops", op, key=True))
-            found[op] = names, f"{text}, {when}" + (f" ({place})" if place else "")
-    yield from (found[op] for op in moments if op in found)
 
 
 def _describe(name: str, op: Op) -> str:

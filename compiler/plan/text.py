@@ -64,7 +64,26 @@ def print_plan(plan: CompiledStep, mode: str, processes: int = 1) -> str:
     """Return the plan of a mode as text; for several processes with what they tell each other."""
     program = plan.program
     lines = [f"{program.name}: {mode} step for {program.backend}, order {program.order}"]
-    lines += _print_functions(plan, mode)
+    steps = describe_steps(program.mode(mode), program)
+    functions = {function.name: function for function in program.mode(mode).functions}
+    assumption = describe_assumption(program.mode(mode), program)
+    lines += ["", assumption] if assumption else []
+    whole: list[Table] = []  # a function that differs little from one of these is printed by the difference
+    for function in map(functions.__getitem__, steps or functions):
+        lines += ["", f"{function.name}  ({describe_function(plan, function, steps.get(function.name, ''))})"]
+        table = Table(function=function, rows=tuple(_find_rows(plan, function)))
+        likest = max(whole, key=lambda each: len({*each.words} & {*table.words}), default=None)
+        old, said = (likest.rows, likest.words) if likest is not None else ((), ())
+        changes: list[tuple[str, Row]] = []
+        for change, start, end, first, last in SequenceMatcher(a=said, b=table.words, autojunk=False).get_opcodes():
+            if change != "equal":
+                changes += [("  - ", row) for row in old[start:end]]
+                changes += [("  + ", row) for row in table.rows[first:last]]
+        if likest is None or len(changes) * 2 > len(table.rows):
+            whole.append(table)
+            lines += _align([("  ", row) for row in table.rows])
+        else:
+            lines += [f"  as {likest.function.name}" + (", except for" if changes else ""), *_align(changes)]
     for title, sentences in list_details(plan, mode, processes).items():
         lines += ["", title, *(f"  {sentence}" for sentence in sentences)]
     return "\n".join(map(escape, lines)) + "\n"
@@ -117,34 +136,6 @@ class Table(Struct, frozen=True, kw_only=True):
     def words(self) -> tuple[tuple[str, str, str], ...]:
         """Return what its rows say."""
         return tuple(row.words for row in self.rows)
-
-
-def _print_functions(plan: CompiledStep, mode: str) -> Iterator[str]:
-    """Yield the functions of a mode, as steps first take them: those that differ little from an earlier one by that."""
-    steps = describe_steps(plan.program.mode(mode), plan.program)
-    functions = {function.name: function for function in plan.program.mode(mode).functions}
-    assumption = describe_assumption(plan.program.mode(mode), plan.program)
-    yield from ("", assumption) if assumption else ()
-    whole: list[Table] = []
-    for function in map(functions.__getitem__, steps or functions):
-        yield ""
-        yield f"{function.name}  ({describe_function(plan, function, steps.get(function.name, ''))})"
-        table = Table(function=function, rows=tuple(_find_rows(plan, function)))
-        likest = max(whole, key=lambda each: len({*each.words} & {*table.words}), default=None)
-        old, said = (likest.rows, likest.words) if likest is not None else ((), ())
-        changes: list[tuple[str, Row]] = []
-        for change, start, end, first, last in SequenceMatcher(a=said, b=table.words, autojunk=False).get_opcodes():
-            if change != "equal":
-                changes += [
-                    *(("  - ", row) for row in old[start:end]),
-                    *(("  + ", row) for row in table.rows[first:last]),
-                ]
-        if likest is None or len(changes) * 2 > len(table.rows):
-            whole.append(table)
-            yield from _align([("  ", row) for row in table.rows])
-        else:
-            yield f"  as {likest.function.name}" + (", except for" if changes else "")
-            yield from _align(changes)
 
 
 def _align(rows: Sequence[tuple[str, Row]]) -> Iterator[str]:

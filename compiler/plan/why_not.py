@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
@@ -14,36 +13,28 @@ Way: TypeAlias = Literal["earlier", "later"]
 
 def explain_why_not(plan: CompiledStep, op: str, way: Way) -> str:
     """Return what would go wrong if an op wrote earlier or later, by function, the nearest obstacle first."""
-    lines = [f"{op}: why not {way}"]
+    is_before, lines = way == "earlier", [f"{op}: why not {way}"]
     said: dict[tuple[str, ...], list[str]] = {}
     for function, graph in plan.graphs.items():
-        sentences = tuple(_explain_graph(graph, op, way))
-        if sentences:
-            said.setdefault(sentences, []).append(function)
+        found: list[str] = []
+        place = {name: index for index, name in enumerate(graph.sequence)}
+        for name in (each for each in graph.sequence if graph.nodes[each].op == op and graph.nodes[each].writes):
+            edges = [edge for edge in graph.edges if (edge.after if is_before else edge.before) == name]
+            others = {(edge.before if is_before else edge.after): edge for edge in edges}
+            if not others:
+                nothing = f"nothing {'comes before' if is_before else 'waits for'} it"
+                found.append(f"{graph.nodes[name].label} could stand {way}: {nothing}")
+            for other in sorted(others, key=lambda each: abs(place[each] - place[name])):
+                node = graph.nodes[other]
+                shift = f"{'before' if is_before else 'after'} {node.label}"
+                found.append(f"{shift}: {_tell(graph, others[other])}" + (f" ({node.place})" if node.place else ""))
+        if found:
+            said.setdefault(tuple(found), []).append(function)
     lines += [] if said else ["", "it writes in no step"]
     for sentences, functions in said.items():
         where = "every function" if len(functions) == len(plan.graphs) > 1 else ", ".join(functions)
         lines += ["", f"in {where}", *(f"  {sentence}" for sentence in sentences)]
     return "\n".join(map(escape, lines)) + "\n"
-
-
-def _explain_graph(graph: StepGraph, op: str, way: Way) -> Iterator[str]:
-    """Yield the sentences about the writes of an op in one function."""
-    place = {name: index for index, name in enumerate(graph.sequence)}
-    for name in graph.sequence:
-        node = graph.nodes[name]
-        if node.op != op or not node.writes:
-            continue
-        edges = [edge for edge in graph.edges if (edge.after if way == "earlier" else edge.before) == name]
-        others = {(edge.before if way == "earlier" else edge.after): edge for edge in edges}
-        nearest = sorted(others, key=lambda each: abs(place[each] - place[name]))
-        if not nearest:
-            yield f"{node.label} could stand {way}: nothing {'comes before' if way == 'earlier' else 'waits for'} it"
-        for other in nearest:
-            before = way == "earlier"
-            shift = f"{'before' if before else 'after'} {graph.nodes[other].label}"
-            place_of = graph.nodes[other].place
-            yield f"{shift}: {_tell(graph, others[other])}" + (f" ({place_of})" if place_of else "")
 
 
 def _tell(graph: StepGraph, edge: Edge) -> str:

@@ -23,6 +23,17 @@ from compiler.plan.text import describe_function, list_details
 from graphspec.diagnostics import Span
 
 COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
+LEGEND: tuple[tuple[str, Does | None, int, tuple[str, ...], str], ...] = (
+    ("forward", "calls", 1, (), "forward with the weights at the version of this colour"),
+    ("forward", "calls", 1, ("no_grad",), "forward without a graph"),
+    ("forward", "calls", 1, ("frozen",), "forward with frozen weights"),
+    ("gradient", "differentiates", 0, (), "gradient for the weights of the lane"),
+    ("gradient", "back", 0, (), "the gradient still needs this version"),
+    ("apply", "writes", 1, (), "makes a new version"),
+    ("random", None, 0, (), "random numbers"),
+    ("evaluate", None, 0, (), "calculation; the lines on the left are values"),
+)
+ARROW = '<path class="wait" d="M46 13H14"/><path class="head" d="M6 13l8 -4v8z"/>'
 
 
 def write_page(plan: CompiledStep, mode: str) -> str:
@@ -114,31 +125,29 @@ def _write_plans(plan: CompiledStep, mode: str, pictures: Sequence[Picture]) -> 
         sizes = {"class_": "plan", "aria_hidden": "true", "width": rails.width}
         head = tag("div", title, tag("svg", rails.draw_head(), **sizes, height=HEAD), class_="head")
         drawn = tag("svg", rails.draw(), **sizes, height=rails.height)
-        rows = tag("ol", *_write_rows(picture), class_="rows")
-        body = tag("div", drawn, rows, class_="body", style=f"height:{rails.height}px")
+        rows: list[str] = []
+        number = 0
+        for row in picture.rows:  # each is a link to itself
+            last = number + row.lines if row.place >= 0 else number
+            shown = f"{number + 1}-{last}" if row.lines > 1 else str(last)
+            number = last
+            flags = (tag("span", escape_text(flag), class_=style) for flag, style in list_flags(row))
+            unseen = f"; {', '.join(describe_marks(row))}" if row.marks else ""
+            address = address_of(picture, row)
+            parts = (
+                tag("span", shown if row.place >= 0 else "", class_="number"),
+                tag("span", escape_text("" if phrase_of(row) != row.text else f"{row.kind} "), class_="hidden"),
+                tag("code", escape_text(phrase_of(row))),
+                *flags,
+                tag("span", escape_text(unseen), class_="hidden"),
+            )
+            focus = 0 if row is picture.rows[0] else -1
+            rows.append(tag("li", tag("a", *parts, id=address, href=link(address), tabindex=focus)))
+        listed = tag("ol", *rows, class_="rows")
+        body = tag("div", drawn, listed, class_="body", style=f"height:{rails.height}px")
         hidden = None if picture is pictures[0] else ""
         style = f"--left:{rails.width}px"
         yield tag("section", head, body, class_="function", id=function.name, style=style, hidden=hidden)
-
-
-def _write_rows(picture: Picture) -> Iterator[str]:
-    """Yield the rows of a function, as links to themselves."""
-    number = 0
-    for row in picture.rows:
-        last = number + row.lines if row.place >= 0 else number
-        shown = f"{number + 1}-{last}" if row.lines > 1 else str(last)
-        number = last
-        flags = (tag("span", escape_text(flag), class_=style) for flag, style in list_flags(row))
-        unseen = f"; {', '.join(describe_marks(row))}" if row.marks else ""
-        address = address_of(picture, row)
-        parts = (
-            tag("span", shown if row.place >= 0 else "", class_="number"),
-            tag("span", escape_text("" if phrase_of(row) != row.text else f"{row.kind} "), class_="hidden"),
-            tag("code", escape_text(phrase_of(row))),
-            *flags,
-            tag("span", escape_text(unseen), class_="hidden"),
-        )
-        yield tag("li", tag("a", *parts, id=address, href=link(address), tabindex=0 if row is picture.rows[0] else -1))
 
 
 def _write_summary(plan: CompiledStep) -> str:
@@ -153,26 +162,8 @@ def _write_summary(plan: CompiledStep) -> str:
     for title, sentences in list_details(plan, mode.mode).items():
         items = (tag("li", escape_text(each)) for each in sentences)
         sections.append(tag("h3", escape_text(title)) + tag("ul", *items))
-    return tag("h2", "Summary") + "".join(sections) + tag("h3", "signs") + _write_legend()
-
-
-LEGEND: tuple[tuple[str, Does | None, int, tuple[str, ...], str], ...] = (
-    ("forward", "calls", 1, (), "forward with the weights at the version of this colour"),
-    ("forward", "calls", 1, ("no_grad",), "forward without a graph"),
-    ("forward", "calls", 1, ("frozen",), "forward with frozen weights"),
-    ("gradient", "differentiates", 0, (), "gradient for the weights of the lane"),
-    ("gradient", "back", 0, (), "the gradient still needs this version"),
-    ("apply", "writes", 1, (), "makes a new version"),
-    ("random", None, 0, (), "random numbers"),
-    ("evaluate", None, 0, (), "calculation; the lines on the left are values"),
-)
-ARROW = '<path class="wait" d="M46 13H14"/><path class="head" d="M6 13l8 -4v8z"/>'
-
-
-def _write_legend() -> str:
-    """Return what the signs of the picture mean, drawn by what draws them there."""
     lane = Storage("model", "")
-    signs: list[tuple[str, str]] = []
+    signs: list[tuple[str, str]] = []  # drawn by what draws them in the picture
     for kind, does, version, flags, meaning in LEGEND:
         home, marks = (lane, (Mark(lane, does, version),)) if does else (None, ())
         row = Row(node="", op="", kind=kind, text="", home=home, marks=marks, flags=flags)
@@ -180,12 +171,13 @@ def _write_legend() -> str:
         rails = Rails(Picture(name="", rows=(row,), lanes=lanes))
         signs.append((tag("g", rails.draw(), transform=f"translate({10 - rails.find(home)} 0)"), meaning))
     signs.append((ARROW, "the write on the right waits for what is on the left"))
-    rows = (
+    meanings = (
         tag("dt", tag("svg", drawn, class_="plan", aria_hidden="true", width=48, height=26))
         + tag("dd", escape_text(meaning))
         for drawn, meaning in signs
     )
-    return tag("dl", *rows, class_="legend")
+    legend = tag("h3", "signs") + tag("dl", *meanings, class_="legend")
+    return tag("h2", "Summary") + "".join(sections) + legend
 
 
 # ---------------------------------------------------------------- the spec
@@ -235,25 +227,23 @@ def _write_data(plan: CompiledStep, mode: str, pictures: Sequence[Picture]) -> s
         if key is not None:
             last = key.line if value is None or value.file != key.file else value.end_line - (value.end_column == 1)
             places[op] = [files.index(key.file), key.line, max(key.line, last)]
+    functions: list[Json] = []
+    for picture in pictures:
+        graph, policy = plan.graphs[picture.name], POLICIES[plan.program.order]
+        rows: list[Json] = []
+        for row in picture.rows:
+            said = explain_node(graph, graph.nodes[row.node], policy) if row.node in graph.nodes else ()
+            rows.append({"node": row.node, "op": row.op, "kind": row.kind, "place": row.place, "said": [*said]})
+        values: list[Json] = [[each.value, each.before, each.after] for each in picture.values]
+        orders: list[Json] = [
+            [each.before, each.after, [[kind, why] for kind, why in each.reasons]] for each in picture.orders
+        ]
+        functions.append({"name": picture.name, "rows": rows, "values": values, "orders": orders})
     data: Object = {
         "plan": export_plan(plan, mode),
-        "functions": [_export_picture(plan, picture) for picture in pictures],
+        "functions": functions,
         "places": places,
         "files": [PurePath(name).name for name in files],
     }
     text = json.dumps(data, separators=(",", ":"))  # what is not ASCII is escaped
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _export_picture(plan: CompiledStep, picture: Picture) -> Object:
-    """Return the rows of a function with what is said about them, and the edges between them."""
-    graph, policy = plan.graphs[picture.name], POLICIES[plan.program.order]
-    rows: list[Json] = []
-    for row in picture.rows:
-        said = explain_node(graph, graph.nodes[row.node], policy) if row.node in graph.nodes else ()
-        rows.append({"node": row.node, "op": row.op, "kind": row.kind, "place": row.place, "said": [*said]})
-    values: list[Json] = [[each.value, each.before, each.after] for each in picture.values]
-    orders: list[Json] = [
-        [each.before, each.after, [[kind, why] for kind, why in each.reasons]] for each in picture.orders
-    ]
-    return {"name": picture.name, "rows": rows, "values": values, "orders": orders}

@@ -17,7 +17,7 @@ from compiler.ir.cell import Cell
 from compiler.ir.instructions import Instruction
 from compiler.ir.instructions.base import find_verdicts
 from compiler.ir.program import Function
-from compiler.ir.step_graph import Edge, Hazard, StepGraph
+from compiler.ir.step_graph import Edge, Hazard
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.explain import find_instructions
 from compiler.plan.folds import find_hidden
@@ -122,9 +122,30 @@ def lay_out(plan: CompiledStep, function: Function) -> Picture:
 
 def place_rows(plan: CompiledStep, function: Function, rows: Sequence[Row]) -> Picture:
     """Return the picture of a function whose rows are those given; there may be gaps between them."""
-    lanes, values = _place_lanes(plan, rows), _place_values(rows)
-    orders = _place_orders(plan.graphs[function.name], rows)
-    return Picture(name=function.name, rows=tuple(rows), lanes=lanes, values=values, orders=orders)
+    # All edges of a value are on one track: the shorter it lives, the nearer to the lanes.
+    makers = {value: number for number, row in enumerate(rows) for value in row.makes}
+    edges = [(value, makers[value], at) for at, row in enumerate(rows) for value in row.uses if value in makers]
+    spans = {value: (before, after) for value, before, after in edges}  # the last reader counts
+    tracks = dict(zip(spans, _pack([*spans.values()], MOST_TRACKS), strict=True))
+    # The pairs of rows whose order something else than a value asks for.
+    graph = plan.graphs[function.name]
+    numbers, lines = {row.node: number for number, row in enumerate(rows)}, find_lines(graph)
+    pairs: dict[tuple[int, int], list[Edge]] = {}
+    for edge in (each for each in graph.edges if each.hazard is not Hazard.DATA):
+        before, after = (numbers.get(lines.get(name, name), -1) for name in (edge.before, edge.after))
+        if -1 < before != after > -1:
+            pairs.setdefault((before, after), []).append(edge)
+    waits = {edge for awaited in find_waits(graph).values() for edge in awaited}
+    holding = [pair for pair, between in pairs.items() if not waits.isdisjoint(between)]
+    held = dict(zip(holding, _pack(holding, MOST_TRACKS), strict=True))
+    reasons = {pair: dict.fromkeys((each.hazard.value, each.why) for each in found) for pair, found in pairs.items()}
+    return Picture(
+        name=function.name,
+        rows=tuple(rows),
+        lanes=_place_lanes(plan, rows),
+        values=tuple(ValueEdge(value, before, after, tracks[value]) for value, before, after in edges),
+        orders=tuple(Order(*pair, tuple(whys), held.get(pair)) for pair, whys in reasons.items()),
+    )
 
 
 def list_rows(plan: CompiledStep, function: Function) -> list[Row]:
@@ -246,34 +267,6 @@ def _place_lanes(plan: CompiledStep, rows: Sequence[Row]) -> Mapping[Storage, La
         versions = {0: first} | {mark.version: at for at, mark in touched[storage] if mark.does == "writes"}
         lanes[storage] = Lane(column=column, first=first, last=last, versions=versions)
     return lanes
-
-
-# ---------------------------------------------------------------- edges
-
-
-def _place_values(rows: Sequence[Row]) -> tuple[ValueEdge, ...]:
-    """Return the edges of values, all of a value on one track: the shorter it lives, the nearer to the lanes."""
-    makers = {value: number for number, row in enumerate(rows) for value in row.makes}
-    edges = [(value, makers[value], at) for at, row in enumerate(rows) for value in row.uses if value in makers]
-    spans = {value: (before, after) for value, before, after in edges}  # the last reader counts
-    tracks = dict(zip(spans, _pack([*spans.values()], MOST_TRACKS), strict=True))
-    return tuple(ValueEdge(value, before, after, tracks[value]) for value, before, after in edges)
-
-
-def _place_orders(graph: StepGraph, rows: Sequence[Row]) -> tuple[Order, ...]:
-    """Return the pairs of rows whose order something else than a value asks for."""
-    numbers = {row.node: number for number, row in enumerate(rows)}
-    lines = find_lines(graph)
-    pairs: dict[tuple[int, int], list[Edge]] = {}
-    for edge in (each for each in graph.edges if each.hazard is not Hazard.DATA):
-        before, after = (numbers.get(lines.get(name, name), -1) for name in (edge.before, edge.after))
-        if -1 < before != after > -1:
-            pairs.setdefault((before, after), []).append(edge)
-    waits = {edge for edges in find_waits(graph).values() for edge in edges}
-    holding = [pair for pair, edges in pairs.items() if not waits.isdisjoint(edges)]
-    tracks = dict(zip(holding, _pack(holding, MOST_TRACKS), strict=True))
-    reasons = {pair: dict.fromkeys((edge.hazard.value, edge.why) for edge in edges) for pair, edges in pairs.items()}
-    return tuple(Order(*pair, tuple(whys), tracks.get(pair)) for pair, whys in reasons.items())
 
 
 Span: TypeAlias = tuple[int, int]

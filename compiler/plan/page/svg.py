@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from compiler.plan.compiled_step import CompiledStep
 from compiler.plan.dispatch import describe_steps
-from compiler.plan.page.layout import MOST_LANES, Mark, Order, Picture, Row, Storage, lay_out
+from compiler.plan.page.layout import MOST_LANES, Mark, Picture, Row, Storage, lay_out
 from compiler.plan.page.tags import escape_text, read_asset, tag, write_palette
 from compiler.plan.summary import find_summarized
 from compiler.plan.text import describe_function
@@ -67,6 +67,7 @@ class Rails:
 
     def draw(self) -> str:
         """Return tracks, lanes, what every row does to them, and what holds it back: all but the lines."""
+        rows = self.picture.rows
         tracks: list[str] = []
         for edge in self.picture.values:  # from its row to its track, down, and to the row that reads it
             x = self.values - 8 - (edge.track + 1) * TRACK
@@ -74,20 +75,31 @@ class Rails:
             turns = f"q-{BEND} 0 -{BEND} {BEND}V{bottom - GAP - BEND}q0 {BEND} {BEND} {BEND}"
             way = f"M{begin} {top + GAP}H{x + BEND}{turns}H{end}"
             tracks.append(tag("path", d=way, class_="track", data_a=edge.before, data_b=edge.after))
-        rows = (part for number, row in enumerate(self.picture.rows) for part in self._draw_row(row, number))
-        return "".join((tag("g", *tracks), *self._draw_lanes(), *rows, *map(self._draw_order, self.picture.orders)))
-
-    def _draw_lanes(self) -> Iterator[str]:
-        """Yield the lines of the lanes, in the colours of their versions."""
-        yield tag("path", d=f"M{self.values} 0V{self.height}", class_="rule")
+        lanes = [tag("path", d=f"M{self.values} 0V{self.height}", class_="rule")]
         for storage, lane in self.picture.lanes.items():
             ends = (*[*lane.versions.values()][1:], lane.last)
             for (version, first), last in zip(lane.versions.items(), ends, strict=True):
                 top = 0 if first == 0 else find_middle(first)
-                bottom = self.height if last == len(self.picture.rows) - 1 else find_middle(last)
+                bottom = self.height if last == len(rows) - 1 else find_middle(last)
                 title = tag("title", escape_text(f"{storage.name}@{version}"))
                 way = f"M{self.find(storage)} {top}V{bottom}"
-                yield tag("path", title, d=way, class_=f"rail {find_color(version)}")
+                lanes.append(tag("path", title, d=way, class_=f"rail {find_color(version)}"))
+        marks = (part for number, row in enumerate(rows) for part in self._draw_row(row, number))
+        orders: list[str] = []
+        for order in self.picture.orders:  # from a row to an earlier one, on the right of the lanes
+            x = self.shared if order.track is None else self.gutter + order.track * 8
+            (begin, bottom), (end, top) = self.find_row(order.after), self.find_row(order.before)
+            turns = f"q{BEND} 0 {BEND} -{BEND}V{top + GAP + BEND}q0 -{BEND} -{BEND} -{BEND}"
+            way = f"M{begin + 5} {bottom + GAP}H{x - BEND}{turns}H{end + 13}"
+            said = (f"{label_of(rows[order.after])} waits: {why}" for _, why in order.reasons)
+            parts = (
+                tag("title", escape_text("\n".join(said))),
+                tag("path", d=way, class_="wait"),
+                tag("path", d=f"M{end + 7} {top + GAP}l7 -4v8z", class_="head"),
+            )
+            kind = "order" if order.track is None else "holds"
+            orders.append(tag("g", *parts, class_=kind, data_a=order.before, data_b=order.after))
+        return "".join((tag("g", *tracks), *lanes, *marks, *orders))
 
     def _draw_row(self, row: Row, number: int) -> Iterator[str]:
         """Yield the marks of a row and what joins them, with an arrow into what is made of another."""
@@ -108,22 +120,6 @@ class Rails:
             yield from draw_mark(row, mark, self.find(mark.storage), y, is_labelled=self.pitch > LANE // 2)
         if row.home is None:
             yield draw_value(row, self.values, y)
-
-    def _draw_order(self, order: Order) -> str:
-        """Return an arrow from a row to an earlier one, through the tracks on the right of the lanes."""
-        x = self.shared if order.track is None else self.gutter + order.track * 8
-        (begin, bottom), (end, top) = self.find_row(order.after), self.find_row(order.before)
-        turns = f"q{BEND} 0 {BEND} -{BEND}V{top + GAP + BEND}q0 -{BEND} -{BEND} -{BEND}"
-        way = f"M{begin + 5} {bottom + GAP}H{x - BEND}{turns}H{end + 13}"
-        rows = self.picture.rows
-        said = (f"{label_of(rows[order.after])} waits: {why}" for _, why in order.reasons)
-        parts = (
-            tag("title", escape_text("\n".join(said))),
-            tag("path", d=way, class_="wait"),
-            tag("path", d=f"M{end + 7} {top + GAP}l7 -4v8z", class_="head"),
-        )
-        kind = "order" if order.track is None else "holds"
-        return tag("g", *parts, class_=kind, data_a=order.before, data_b=order.after)
 
 
 def find_middle(row: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from compiler.ir.value import Json, Object
 from compiler.plan.messages import format_size
 from compiler.plan.simulate.cluster import Cluster
-from compiler.plan.simulate.simulation import LEAST_EFFICIENCY, LEAST_GAIN, Estimate, Limit, Simulation
+from compiler.plan.simulate.simulation import LEAST_EFFICIENCY, LEAST_GAIN, Estimate, Simulation
 from compiler.plan.simulate.timeline import BUFFERS, COUNTS, GATHERED
 from graphspec.declare.options import BATCH
 from graphspec.diagnostics import escape
@@ -23,10 +23,16 @@ def print_simulation(simulation: Simulation) -> str:
     scaling = f"{simulation.batch} rows in all" if cluster.scaling == "strong" else f"{simulation.batch} rows each"
     rows = [HEAD, *(_format_row(each, cluster) for each in simulation.estimates)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    given = [f"{_scale(cluster.bandwidth)}B/s", f"{_shorten(cluster.latency)} a hop"]
+    given += [f"{_scale(cluster.flops)}FLOP/s"] if cluster.flops is not None else []
+    given += [f"{_shorten(cluster.step)} a step of one process"] if cluster.step is not None else []
+    given += [f"{_shorten(cluster.overhead)} of it for any rows"] if cluster.overhead else []
+    given += [f"{cluster.cores} cores for all"] if cluster.cores is not None else []
+    given += [f"collectives by {cluster.collectives}"] if cluster.collectives != "auto" else []
     cells = ([f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)] for row in rows)
     lines = [
         f"{simulation.name}: {simulation.mode} step of several processes, {kind}, {cluster.scaling} scaling",
-        f"{scaling}; {_describe_cluster(cluster)}",
+        f"{scaling}; {', '.join(given)}",
         "",
         *("  " + "  ".join(row).rstrip() for row in cells),
         "",
@@ -66,36 +72,21 @@ def describe_limit(simulation: Simulation) -> str:
         faster = f"only {gain:.2f} times faster" if gain > 1 else "no faster"
         at = "1 process" if limit.ranks == 1 else f"{limit.ranks} processes"
         begin = f"It stops scaling at {at}: with {more.ranks} a step is {faster}"
-    return f"{begin}. {_name_reason(limit, more)}."
-
-
-def _name_reason(limit: Limit, more: Estimate) -> str:
-    """Return what takes the time, in a sentence."""
     name, step = UNLISTED.get(limit.message, f"`{limit.message}`"), format_time(more.step)
     match limit.reason:
         case "latency":
             hops = format_time(sum(each.latency for each in more.waits.values()))
-            return f"Latency costs most: of its {step}, {hops} are hops of messages, above all of {name}"
+            why = f"Latency costs most: of its {step}, {hops} are hops of messages, above all of {name}"
         case "bandwidth":
             sending = format_time(sum(each.transfer for each in more.waits.values()))
-            return f"Bandwidth costs most: of its {step}, {sending} are bytes of messages, above all of {name}"
+            why = f"Bandwidth costs most: of its {step}, {sending} are bytes of messages, above all of {name}"
         case "fixed":
-            return f"What does not get smaller with the rows costs most: {format_time(more.fixed)} of its {step}"
+            why = f"What does not get smaller with the rows costs most: {format_time(more.fixed)} of its {step}"
         case "cores":
-            return "The processes share cores"
+            why = "The processes share cores"
         case _:
-            return "Work on rows that is not divided costs most, as what every process draws for all rows"
-
-
-def _describe_cluster(cluster: Cluster) -> str:
-    """Return the numbers of a cluster."""
-    parts = [f"{_scale(cluster.bandwidth)}B/s", f"{_shorten(cluster.latency)} a hop"]
-    parts += [f"{_scale(cluster.flops)}FLOP/s"] if cluster.flops is not None else []
-    parts += [f"{_shorten(cluster.step)} a step of one process"] if cluster.step is not None else []
-    parts += [f"{_shorten(cluster.overhead)} of it for any rows"] if cluster.overhead else []
-    parts += [f"{cluster.cores} cores for all"] if cluster.cores is not None else []
-    parts += [f"collectives by {cluster.collectives}"] if cluster.collectives != "auto" else []
-    return ", ".join(parts)
+            why = "Work on rows that is not divided costs most, as what every process draws for all rows"
+    return f"{begin}. {why}."
 
 
 def _scale(value: float) -> str:
