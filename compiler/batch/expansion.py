@@ -129,8 +129,21 @@ class Expansion(Struct, kw_only=True, dict=True):
             self._add(replace(node, output=local))
             self._combine(reduce_set(node.output, local, node), local, node.id)
             return
-        if self.is_replicated and self.analysis.joins(node):
-            self._join(node)
+        if self.is_replicated and self.analysis.joins(node):  # the rows of replicas
+            (read,), (output,) = node.refs, node.outputs
+            own, axis = self._use(read.name, 1), self.analysis.axis(read.name)
+            if node.function.name == "all_gather":
+                sent = self._keep(read.name, 1) if read.name in self.joined else own  # the same is returned
+                self._combine(_use_instead(node, own, axis=axis), sent, node.id)
+                return
+            # Of their mean each replica has a share.
+            mean, share = self._record(f"{output}#own", output), self._record(f"{output}#own.share", output)
+            function = FunctionRef(name="mean", builtin=True)
+            made = replace(_use_instead(node, own, axis=axis), id=mean, label=f"evaluate {mean}", outputs=(mean,))
+            self._add_part(replace(made, function=function), node.id)
+            operands = (mean, self._add_shares(1, is_own=False))
+            self._add_part(evaluate(share, "weigh", operands, (share,), like=node, free_early=True), node.id)
+            self._combine(_use_instead(node, share), share, node.id)
             return
         named = {use.value: self._whole(use.value) for use in node.uses if use.value not in self.late}
         if any(name != value for value, name in named.items()):  # inputs, of which a replica has its own rows
@@ -139,22 +152,6 @@ class Expansion(Struct, kw_only=True, dict=True):
         self._add(node)
 
     # ------------------------------------------------------------ replicas
-
-    def _join(self, node: Evaluate) -> None:
-        """Add a node that joins the rows of replicas; of their mean each replica has a share."""
-        (read,), (output,) = node.refs, node.outputs
-        local, axis = self._use(read.name, 1), self.analysis.axis(read.name)
-        if node.function.name == "all_gather":
-            sent = self._keep(read.name, 1) if read.name in self.joined else local  # the same is returned
-            self._combine(_use_instead(node, local, axis=axis), sent, node.id)
-            return
-        mean, share = self._record(f"{output}#own", output), self._record(f"{output}#own.share", output)
-        function = FunctionRef(name="mean", builtin=True)
-        made = replace(_use_instead(node, local, axis=axis), id=mean, label=f"evaluate {mean}", outputs=(mean,))
-        self._add_part(replace(made, function=function), node.id)
-        operands = (mean, self._add_shares(1, is_own=False))
-        self._add_part(evaluate(share, "weigh", operands, (share,), like=node, free_early=True), node.id)
-        self._combine(_use_instead(node, share), share, node.id)
 
     def _find_late(self, returned: Iterable[str]) -> Iterable[str]:
         """Yield the gradient sets of replicas that go into windows and nowhere else."""

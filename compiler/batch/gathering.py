@@ -50,17 +50,14 @@ class Gathering(Struct, frozen=True, kw_only=True):
         """Return the nodes that mix gathered values with what differs between processes."""
         if not any(is_gathering(node) for node in self.nodes.values()):
             return {}
-        mixed = dict(self._find_mixed())
-        return mixed or {name: why for gradient in self.paths for name, why in self._find_uneven(gradient)}
-
-    def _find_mixed(self) -> Iterator[tuple[str, Unshared]]:
-        """Yield the nodes whose operands do not fit: some have the rows of a process, some those of all."""
+        # Operands do not fit together where some have the rows of a process, and some those of all.
+        found: dict[str, Unshared] = {}
         rows = set[str]()
         """Gathered values that have the rows of all."""
         for name in sort_by_data(self.nodes):
             node = self.nodes[name]
             if is_gathering(node) and (problem := self._check(node)) is not None:
-                yield name, problem
+                found[name] = problem
             used = [use.value for use in node.uses if use.value in self.analysis.gathered]
             mixed = [value for value in used if value in rows]
             if name not in self.split:
@@ -71,10 +68,11 @@ class Gathering(Struct, frozen=True, kw_only=True):
                     message = f"{read}, and '{node.model}' adds up what each has (`sync: true`)"
                     label = "counts every row once for each process"
                     help = "leave `sync` out: what is gathered is the whole batch"
-                    yield name, Unshared(message=message, label=label, help=help)
+                    found[name] = Unshared(message=message, label=label, help=help)
             elif mixed and not (isinstance(node, Gradient) and not node.grad_outputs):
                 message = f"'{node.op}' mixes '{mixed[0]}', which has the rows of all processes, with the rows of one"
-                yield name, Unshared(message=message, label="reads rows that do not belong together", help=BOTH)
+                found[name] = Unshared(message=message, label="reads rows that do not belong together", help=BOTH)
+        return found or {name: why for gradient in self.paths for name, why in self._find_uneven(gradient)}
 
     def _check(self, node: Evaluate) -> Unshared | None:
         """Return why the rows of a value cannot be gathered."""

@@ -11,7 +11,7 @@ from compiler.types.dimension import TensorType
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.layers import BUFFERED, COUPLED, Layer, draws
-from graphspec.declare.models import BufferPolicy, ModelSpec, Traits
+from graphspec.declare.models import BufferPolicy, Traits
 from graphspec.declare.ops import UpdateOp
 from graphspec.declare.parameters import ConstraintSpec, RegularizerSpec
 from graphspec.declare.precision import Compute
@@ -124,48 +124,39 @@ def _describe(
     spec: GraphSpec, observed: Observations | None, name: str, *, root: str, cells: tuple[Cell, ...], updated: bool
 ) -> ModelFacts:
     """Return the facts of one model from its root's declaration, or from what was observed."""
-    traits, assumed = _find_traits(spec.models[root], root, observed)
+    model, own = spec.models[root], spec.models.get(name)
     seen = None if observed is None else observed.models.get(root)
-    declared = spec.models[root].traits
-    own = spec.models.get(name)
+    declared, layers = model.traits or Traits(), find_layers(model.layers or ())
+    assumed: tuple[str, ...] = ()
+    if model.parameter is not None:
+        buffers = rng = batch_coupled = False
+    elif layers:
+        kinds = {each.kind for each in layers}
+        rng = any(draws(each.kind, each.options) for each in layers)
+        buffers, batch_coupled = bool(kinds & BUFFERED), bool(kinds & COUPLED)
+    elif seen is not None:
+        buffers, rng, batch_coupled = seen.buffers, seen.rng, seen.batch_coupled
+    else:  # the worst of what a class does not declare
+        named = {"buffers": declared.buffers, "rng": declared.rng, "batch_coupled": declared.batch_coupled}
+        buffers, rng, batch_coupled = (True if value is None else value for value in named.values())
+        assumed = tuple(trait for trait, value in named.items() if value is None)
     return ModelFacts(
         name=name,
         root=root,
         cells=cells,
-        buffers=traits[0],
-        rng=traits[1],
-        batch_coupled=traits[2],
-        is_synced=is_synced(spec.models[root].layers or ()),
-        recomputes=(declared is not None and declared.recomputes is True) or (seen is not None and seen.recomputes),
+        buffers=buffers,
+        rng=rng,
+        batch_coupled=batch_coupled,
+        is_synced=is_synced(model.layers or ()),
+        recomputes=declared.recomputes is True or (seen is not None and seen.recomputes),
         assumed=assumed,
-        is_unwatched=seen is None
-        and spec.models[root].class_ is not None
-        and (declared or Traits()).recomputes is None,
+        is_unwatched=seen is None and model.class_ is not None and declared.recomputes is None,
         updated=updated,
         policy=own.buffers if own is not None else None,
-        compute="float32" if spec.models[root].parameter is not None else spec.compute(name),
-        has_rows=any(layer.options.get("sparse") is True for layer in find_layers(spec.models[root].layers or ())),
+        compute="float32" if model.parameter is not None else spec.compute(name),
+        has_rows=any(layer.options.get("sparse") is True for layer in layers),
         terms=(observed or Observations()).terms.get(name, NO_TERMS),
     )
-
-
-def _find_traits(
-    model: ModelSpec, root: str, observed: Observations | None
-) -> tuple[tuple[bool, bool, bool], tuple[str, ...]]:
-    """Return (buffers, rng, batch_coupled), and which are assumed: the worst of what a class does not declare."""
-    if model.parameter is not None:
-        return (False, False, False), ()
-    if model.layers:
-        layers = find_layers(model.layers)
-        kinds, is_random = {each.kind for each in layers}, any(draws(each.kind, each.options) for each in layers)
-        return (bool(kinds & BUFFERED), is_random, bool(kinds & COUPLED)), ()
-    if observed is not None and root in observed.models:
-        seen = observed.models[root]
-        return (seen.buffers, seen.rng, seen.batch_coupled), ()
-    traits = model.traits or Traits()
-    named = {"buffers": traits.buffers, "rng": traits.rng, "batch_coupled": traits.batch_coupled}
-    buffers, rng, coupled = (True if value is None else value for value in named.values())
-    return (buffers, rng, coupled), tuple(name for name, value in named.items() if value is None)
 
 
 def is_synced(layers: tuple[Layer, ...]) -> bool:

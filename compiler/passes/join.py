@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from compiler.facts.models import ModelFacts
 from compiler.ir.digraph import close, find_cycles
-from compiler.ir.instructions import Forward, Instruction
+from compiler.ir.instructions import Forward
 from compiler.ir.step_graph import Because, Decision, Edge, GradientPath, StepGraph
 from compiler.ir.value import Ref
 from compiler.passes.document import Context
@@ -45,7 +45,25 @@ def join_calls(graph: StepGraph, context: Context) -> StepGraph:
     if not found:
         return graph
     first = {name: joined[0] for joined in found for name in joined}
-    made = {joined[0]: _join([graph.nodes[name] for name in joined]) for joined in found}
+    made: dict[str, Forward] = {}
+    decisions = [*graph.decisions]
+    for joined in found:
+        calls = [node for name in joined if isinstance(node := graph.nodes[name], Forward)]
+        names = enumerate_names([each.id for each in calls])
+        made[joined[0]] = call = replace(
+            calls[0],
+            label=f"joint forward of {names}",
+            uses=tuple(use for each in calls for use in each.uses),
+            arguments=tuple(argument for each in calls for argument in each.arguments),
+            outputs=tuple(value for each in calls for value in each.outputs),
+            joined=tuple(each.op for each in calls),
+        )
+        text = (
+            f"{names} are one call of {call.model}, on the rows of {'both' if len(calls) == 2 else 'all'}: it "
+            "treats each row alone, and the same gradients run through them"
+        )
+        because = tuple(Because(edge="graph", op=each.op, place=each.place) for each in calls[1:])
+        decisions.append(Decision(code="MERGE", subject=call.op, text=text, because=because, node=call.id))
 
     def rename(names: Iterable[str]) -> tuple[str, ...]:
         """Return nodes with joined ones under the name of the first, each once."""
@@ -72,14 +90,13 @@ def join_calls(graph: StepGraph, context: Context) -> StepGraph:
         )
         for gradient, path in graph.paths.items()
     }
-    decisions = (_explain(made[joined[0]], [graph.nodes[name] for name in joined]) for joined in found)
     return replace(
         graph,
         nodes=nodes,
         paths=paths,
         ordering=move(graph.ordering),
         hazards=move(graph.hazards),
-        decisions=(*graph.decisions, *decisions),
+        decisions=tuple(decisions),
     )
 
 
@@ -159,30 +176,6 @@ def walk_layers(calls: Sequence[LayerCall]) -> Iterable[LayerCall]:
     for call in calls:
         yield call
         yield from walk_layers(call.layers)
-
-
-def _join(calls: Sequence[Instruction]) -> Forward:
-    """Return the forward that makes several calls."""
-    forwards = [each for each in calls if isinstance(each, Forward)]
-    return replace(
-        forwards[0],
-        label=f"joint forward of {enumerate_names([each.id for each in forwards])}",
-        uses=tuple(use for each in forwards for use in each.uses),
-        arguments=tuple(argument for each in forwards for argument in each.arguments),
-        outputs=tuple(value for each in forwards for value in each.outputs),
-        joined=tuple(each.op for each in forwards),
-    )
-
-
-def _explain(made: Forward, calls: Sequence[Instruction]) -> Decision:
-    """Return the decision about calls that are joined."""
-    names = enumerate_names([each.id for each in calls])
-    text = (
-        f"{names} are one call of {made.model}, on the rows of {'both' if len(calls) == 2 else 'all'}: it "
-        "treats each row alone, and the same gradients run through them"
-    )
-    because = tuple(Because(edge="graph", op=each.op, place=each.place) for each in calls[1:])
-    return Decision(code="MERGE", subject=made.op, text=text, because=because, node=made.id)
 
 
 def enumerate_names(names: Sequence[str]) -> str:

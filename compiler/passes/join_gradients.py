@@ -270,6 +270,14 @@ def _rewrite(graph: StepGraph, joint: Joint) -> StepGraph:
     derivative = made.derivative
     kept = {name: path for name, path in graph.paths.items() if name not in parts}
     path = find_path(derivative, nodes, find_producers(nodes.values()), kept)
+    said: list[str] = []
+    for node in (each for each in gradients if each.loss != made.loss):
+        times = joint.carried[node.id]
+        what = f"that of {node.loss}" if times == 1 else f"{1 / times:g} times that of {node.loss}"
+        said.append(f"for {', '.join(node.models)} it is {what}")
+    text = f"{enumerate_names(ops)} take one gradient, of {made.loss}{': ' * bool(said)}{', '.join(said)}"
+    because = tuple(Because(edge="graph", op=each.op, place=each.place) for each in gradients[1:])
+    decision = Decision(code="MERGE", subject=made.op, text=text, because=because, node=made.id)
     return replace(
         graph,
         nodes=nodes,
@@ -277,7 +285,7 @@ def _rewrite(graph: StepGraph, joint: Joint) -> StepGraph:
         paths={**{name: _leave_out(each, dropped) for name, each in kept.items()}, made.id: path},
         ordering=(*_move(graph.ordering, joint, dropped), *given),
         hazards=_move(graph.hazards, joint, dropped),
-        decisions=(*graph.decisions, _explain(joint, made, gradients)),
+        decisions=(*graph.decisions, decision),
     )
 
 
@@ -350,16 +358,3 @@ def _move(edges: Sequence[Edge], joint: Joint, dropped: Collection[str]) -> tupl
         after = joint.name if edge.after in joint.names else edge.after
         moved[replace(edge, before=before, after=after)] = None
     return tuple(moved)
-
-
-def _explain(joint: Joint, made: Gradient, gradients: Sequence[Gradient]) -> Decision:
-    """Return the decision about gradients that are joined."""
-    said: list[str] = []
-    for node in (each for each in gradients if each.loss != made.loss):
-        times = joint.carried[node.id]
-        what = f"that of {node.loss}" if times == 1 else f"{1 / times:g} times that of {node.loss}"
-        said.append(f"for {', '.join(node.models)} it is {what}")
-    names = enumerate_names([each.op for each in gradients])
-    text = f"{names} take one gradient, of {made.loss}{': ' * bool(said)}{', '.join(said)}"
-    because = tuple(Because(edge="graph", op=each.op, place=each.place) for each in gradients[1:])
-    return Decision(code="MERGE", subject=made.op, text=text, because=because, node=made.id)
