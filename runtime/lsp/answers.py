@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -105,38 +105,11 @@ def _complete(question: Question, params: types.CompletionParams) -> types.Compl
     return types.CompletionList(is_incomplete=False, items=items)
 
 
-def _hover(question: Question, params: types.HoverParams) -> types.Hover | None:
-    plan = question.snapshot.checked.plan or question.plan
-    text = hover(question.snapshot, plan, question.offset(params.position))
-    return types.Hover(contents=_mark_down(text)) if text else None
-
-
 def _mark_down(text: str) -> types.MarkupContent:
     return types.MarkupContent(kind=types.MarkupKind.Markdown, value=text)
 
 
-def _define(question: Question, params: types.DefinitionParams) -> types.Location | None:
-    span = navigate.find_definition(question.snapshot, question.offset(params.position))
-    return None if span is None else question.location(span)
-
-
-def _refer(question: Question, params: types.ReferenceParams) -> list[types.Location]:
-    offset, declaration = question.offset(params.position), params.context.include_declaration
-    return [*map(question.location, navigate.find_references(question.snapshot, offset, declaration=declaration))]
-
-
-def _prepare_rename(question: Question, params: types.PrepareRenameParams) -> types.PrepareRenamePlaceholder:
-    mention = navigate.check_rename(question.snapshot, question.offset(params.position))
-    return types.PrepareRenamePlaceholder(range=question.range(mention.span), placeholder=mention.symbol.name)
-
-
-def _rename(question: Question, params: types.RenameParams) -> types.WorkspaceEdit:
-    places = navigate.rename(question.snapshot, question.offset(params.position), params.new_name)
-    edits = [types.TextEdit(range=question.range(each), new_text=params.new_name) for each in places]
-    return types.WorkspaceEdit(changes={question.uri: edits})
-
-
-def _outline(question: Question, _: types.DocumentSymbolParams) -> list[types.DocumentSymbol]:
+def _outline(question: Question) -> list[types.DocumentSymbol]:
     drawn: list[types.DocumentSymbol] = []
     for section in navigate.outline(question.snapshot):
         children: list[types.DocumentSymbol] = []
@@ -158,24 +131,55 @@ def _draw(
     )
 
 
-def _fix(question: Question, params: types.CodeActionParams) -> list[types.CodeAction]:
-    reporter = Reporter(snapshot=question.snapshot, units=question.units, uris=question.uris)
-    return [*reporter.list_fixes(params.range)]
-
-
 Options: TypeAlias = types.CompletionOptions | types.RenameOptions | types.CodeActionOptions | None
-
-ANSWERS: Mapping[str, tuple[Options, Callable[..., object]]] = {
-    types.TEXT_DOCUMENT_COMPLETION: (types.CompletionOptions(trigger_characters=_TRIGGERS), _complete),
-    types.TEXT_DOCUMENT_HOVER: (None, _hover),
-    types.TEXT_DOCUMENT_DEFINITION: (None, _define),
-    types.TEXT_DOCUMENT_REFERENCES: (None, _refer),
-    types.TEXT_DOCUMENT_PREPARE_RENAME: (None, _prepare_rename),
-    types.TEXT_DOCUMENT_RENAME: (types.RenameOptions(prepare_provider=True), _rename),
-    types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: (None, _outline),
-    types.TEXT_DOCUMENT_CODE_ACTION: (
-        types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix]),
-        _fix,
-    ),
+Request: TypeAlias = (
+    types.CompletionParams
+    | types.HoverParams
+    | types.DefinitionParams
+    | types.ReferenceParams
+    | types.PrepareRenameParams
+    | types.RenameParams
+    | types.DocumentSymbolParams
+    | types.CodeActionParams
+)
+REQUESTS: Mapping[str, Options] = {
+    types.TEXT_DOCUMENT_COMPLETION: types.CompletionOptions(trigger_characters=_TRIGGERS),
+    types.TEXT_DOCUMENT_HOVER: None,
+    types.TEXT_DOCUMENT_DEFINITION: None,
+    types.TEXT_DOCUMENT_REFERENCES: None,
+    types.TEXT_DOCUMENT_PREPARE_RENAME: None,
+    types.TEXT_DOCUMENT_RENAME: types.RenameOptions(prepare_provider=True),
+    types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: None,
+    types.TEXT_DOCUMENT_CODE_ACTION: types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix]),
 }
-"""The requests that are answered, the options registered for each, and the function that answers."""
+"""The requests that are answered, and the options registered for each."""
+
+
+def answer(question: Question, request: Request) -> object:
+    """Return the answer to a request; raise RenameError for a name that cannot be changed."""
+    snapshot = question.snapshot
+    match request:
+        case types.CompletionParams():
+            return _complete(question, request)
+        case types.HoverParams():
+            plan = snapshot.checked.plan or question.plan
+            text = hover(snapshot, plan, question.offset(request.position))
+            return types.Hover(contents=_mark_down(text)) if text else None
+        case types.DefinitionParams():
+            span = navigate.find_definition(snapshot, question.offset(request.position))
+            return None if span is None else question.location(span)
+        case types.ReferenceParams():
+            offset, declaration = question.offset(request.position), request.context.include_declaration
+            return [*map(question.location, navigate.find_references(snapshot, offset, declaration=declaration))]
+        case types.PrepareRenameParams():
+            mention = navigate.check_rename(snapshot, question.offset(request.position))
+            return types.PrepareRenamePlaceholder(range=question.range(mention.span), placeholder=mention.symbol.name)
+        case types.RenameParams():
+            places = navigate.rename(snapshot, question.offset(request.position), request.new_name)
+            edits = [types.TextEdit(range=question.range(each), new_text=request.new_name) for each in places]
+            return types.WorkspaceEdit(changes={question.uri: edits})
+        case types.DocumentSymbolParams():
+            return _outline(question)
+        case types.CodeActionParams():
+            reporter = Reporter(snapshot=snapshot, units=question.units, uris=question.uris)
+            return [*reporter.list_fixes(request.range)]

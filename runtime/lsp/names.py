@@ -298,7 +298,19 @@ class _Collector:
             if reference.path != (formula,):
                 self._mention_value(reference.name, (*path, *reference.path), scope)
         if formula is not None:
-            self._visit_expression((*path, formula), getattr(op, formula), scope)
+            text, span = getattr(op, formula), self._document.value_span((*path, formula))
+            source = self._texts[span.file]
+            start = source.offset(span.line, span.column)
+            places = place_characters(source.content[start : source.offset(span.end_line, span.end_column)], text)
+            try:
+                operands = tuple(find_operands(read_expression(text, VALUES)))
+            except ExpressionError:
+                operands = ()
+            for each in (each for each in operands if not each.name.startswith("${")):
+                if each.start in places:
+                    self._mention_parts(each.name, source, start + places[each.start], scope)
+                else:
+                    self._hidden.add(self._find("name", each.name.partition(".")[0], scope))
         for index, word in enumerate(op.dataset or ()):
             name = word.removeprefix("!")
             self._mention(Symbol("data", name, TRAIN), (*path, "dataset", index), before=word[: -len(name)])
@@ -337,24 +349,6 @@ class _Collector:
         for source in sources:
             for name in self._keys(*source, "columns"):
                 self._mention(Symbol("name", name), (*source, "columns", name), is_key=True)
-
-    def _visit_expression(self, path: Path, text: str, scope: str) -> None:
-        """Find the values that an expression reads."""
-        span = self._document.value_span(path)
-        source = self._texts[span.file]
-        start = source.offset(span.line, span.column)
-        places = place_characters(source.content[start : source.offset(span.end_line, span.end_column)], text)
-        try:
-            names = tuple(find_operands(read_expression(text, VALUES)))
-        except ExpressionError:
-            return
-        for each in names:
-            if each.name.startswith("${"):
-                continue
-            if each.start in places:
-                self._mention_parts(each.name, source, start + places[each.start], scope)
-            else:
-                self._hidden.add(self._find("name", each.name.partition(".")[0], scope))
 
     def _visit_interpolations(self, value: Plain, path: Path) -> None:
         """Find the variables that texts use."""

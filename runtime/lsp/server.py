@@ -20,7 +20,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from compiler import Plan
-from runtime.lsp.answers import ANSWERS, Question, find_uris
+from runtime.lsp.answers import REQUESTS, Question, answer, find_uris
 from runtime.lsp.names import NOTHING, Names
 from runtime.lsp.navigate import RenameError
 from runtime.lsp.places import Units
@@ -242,8 +242,8 @@ def make_server(backend: str) -> Server:
     feature(types.TEXT_DOCUMENT_DID_CLOSE)(forget)
     feature(types.TEXT_DOCUMENT_DID_SAVE)(renew_all)
     feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)(renew_all)
-    for name, (options, work) in ANSWERS.items():
-        feature(name, options)(server.answer(work))
+    for name, options in REQUESTS.items():
+        feature(name, options)(server.answer(answer))
     return server
 
 
