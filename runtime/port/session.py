@@ -103,7 +103,15 @@ def port_script(path: Path, arguments: Sequence[str], steps: int) -> tuple[Port,
 
 def port_tape(tape: Tape, name: str, file: str) -> Port:
     """Return the spec of a tape, and how far its steps agree with those on the tape."""
-    loop = _find_loop(tape)
+    parted, turns = split_turns(tape)
+    iterations = find_iterations(parted)
+    fired = find_fired(parted, iterations)
+    if not any(fired.values()):
+        raise NothingToPort("no optimizer took a step by the gradient of a recorded backward")
+    last = max(each.iteration for fires in fired.values() for each in fires)
+    whole = iterations[: last + 1]  # the end of the recording may have cut off one more
+    stepping = {name: each for name, each in fired.items() if each}
+    loop = Loop(tape=parted, iterations=whole, fired=stepping, turns=turns)
     iteration = max(loop.iterations, key=lambda each: (len(each.backwards), each.number))
     for drawn in ("named inputs", "inputs"):
         if not Writer(loop=loop, iteration=iteration, name=name).write().has_rows:
@@ -144,18 +152,6 @@ def _try(loop: Loop, name: str, iteration: Iteration) -> tuple[Agreement | None,
         return None, str(error), ""
 
 
-def _find_loop(tape: Tape) -> Loop:
-    """Return the loop without an iteration that the end of the recording cut off."""
-    tape, turns = split_turns(tape)
-    iterations = find_iterations(tape)
-    fired = find_fired(tape, iterations)
-    if not any(fired.values()):
-        raise NothingToPort("no optimizer took a step by the gradient of a recorded backward")
-    last = max(each.iteration for fires in fired.values() for each in fires)
-    whole = iterations[: last + 1]
-    return Loop(tape=tape, iterations=whole, fired={name: each for name, each in fired.items() if each}, turns=turns)
-
-
 def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
     """Let the spec take the steps of the tape, with the values that it drew, and return how far the two agree."""
     tape = loop.tape
@@ -172,7 +168,17 @@ def _compare(loop: Loop, name: str, iteration: Iteration) -> Agreement:
         if spec.models[own].class_ is not None
     }
     step = build(compile_step(spec), models=modules, dtype=dtype, device="cpu")
-    step.restore(_begin(step.state(), loop, ported))
+    # Let it begin with the numbers that the loop began with.
+    state, begun = step.state(), tape.snapshots[0][1]
+    arrays = dict(state.arrays)
+    for own, other in ported.models.items():
+        for number, inner in tape.models[other].tensors.items():
+            key = f"models.{own}.{tape.models[other].prefix}{inner}"
+            if number in begun and key in arrays:
+                arrays[key] = begun[number].astype(arrays[key].dtype)
+    counts = {**cast("Mapping[str, Plain]", state.counters["steps"]), "train": loop.ahead}
+    counters: Mapping[str, Plain] = {**state.counters, "steps": counts}
+    step.restore(State(arrays=arrays, counters=counters, backend=state.backend))
     losses, last, gaps, first = 0.0, dict[str, Array](), tuple[Gap, ...](), ""
     early = {own for own, other in ported.models.items() for each in loop.early if each.target == other}
     for each in loop.iterations:
@@ -219,20 +225,6 @@ def _compare_weights(
                 begun = tape.snapshots[0][1].get(number)
                 moved = max(moved, float(np.abs(meant - begun).max()) if begun is not None else np.inf)
         yield Gap(model=other, weights=weights, share=apart / moved if moved else 0.0)
-
-
-def _begin(state: State, loop: Loop, ported: Ported) -> State:
-    """Return a state with the numbers that the loop began with."""
-    tape = loop.tape
-    first, arrays = tape.snapshots[0][1], dict(state.arrays)
-    for own, other in ported.models.items():
-        for number, inner in tape.models[other].tensors.items():
-            key = f"models.{own}.{tape.models[other].prefix}{inner}"
-            if number in first and key in arrays:
-                arrays[key] = first[number].astype(arrays[key].dtype)
-    steps = cast("Mapping[str, Plain]", state.counters["steps"])
-    counters: Mapping[str, Plain] = {**state.counters, "steps": {**steps, "train": loop.ahead}}
-    return State(arrays=arrays, counters=counters, backend=state.backend)
 
 
 def _find_batch(

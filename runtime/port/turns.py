@@ -13,7 +13,14 @@ from runtime.port.tape import Called, Derived, Ran, Stepped, Tape, walk_back
 def split_turns(tape: Tape) -> tuple[Tape, Mapping[str, str]]:
     """Give the steps of an optimizer that never share a backward names of their own; return its name by these."""
     turns: dict[str, list[set[Site | Place]]] = {}
-    updates, calls = keep_ledger(tape.trace).updates, _find_calls(tape)
+    updates = keep_ledger(tape.trace).updates
+    # By backward: the lines that call the models its loss is made with, where they record a graph.
+    makers = {out: each for each in tape.entries if isinstance(each, Called | Ran | Derived) for out in each.outputs}
+    calls: dict[int, frozenset[Place]] = {}
+    for root in (each for each in tape.entries if isinstance(each, Derived)):
+        values = walk_back(root.roots, lambda number: makers[number].given if number in makers else ())
+        made = (makers[number] for number in values if number in makers)
+        calls[root.backward] = frozenset(each.place for each in made if isinstance(each, Ran) and each.recorded)
     for applied in updates:
         sites = _find_sites(applied, calls)
         among = turns.setdefault(applied.event.optimizer, [])
@@ -54,15 +61,4 @@ def _find_sites(applied: Applied, calls: Mapping[int, frozenset[Place]]) -> set[
     found = set[Site | Place]()
     for each in (share.backward for share in shares if share.backward is not None):
         found |= {each.site, *(calls.get(each.number) or (read.place for read in each.reads))}
-    return found
-
-
-def _find_calls(tape: Tape) -> Mapping[int, frozenset[Place]]:
-    """Return, by backward, the lines that call the models its loss is made with, where they record a graph."""
-    makers = {out: each for each in tape.entries if isinstance(each, Called | Ran | Derived) for out in each.outputs}
-    found: dict[int, frozenset[Place]] = {}
-    for root in (each for each in tape.entries if isinstance(each, Derived)):
-        values = walk_back(root.roots, lambda number: makers[number].given if number in makers else ())
-        calls = (makers[number] for number in values if number in makers)
-        found[root.backward] = frozenset(each.place for each in calls if isinstance(each, Ran) and each.recorded)
     return found

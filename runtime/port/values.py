@@ -92,7 +92,11 @@ class Values:
             case Ran():
                 return self._write_forward(entry, number)
             case Derived():
-                return self._write_gradient(entry, number)
+                root, wrt = entry.roots[0], entry.inputs[entry.outputs.index(number)]
+                text = self.value(root).text
+                loss = text if not self.flow.loop.tape.values[root].shape else f"sum({text})"
+                fields = {"gradient": loss, "wrt": self._reference(Ref(wrt), entry)}
+                return self.add_op(self.flow.loop.tape.names.get(number, "slope"), flow_style(fields), entry)
             case Called():
                 return self._write_called(entry, number)
             case _:
@@ -292,14 +296,6 @@ class Values:
         for each, name in zip(entry.outputs, outputs, strict=True):
             self.texts[each] = Text(name)
         return self.texts[number]
-
-    def _write_gradient(self, entry: Derived, number: int) -> Text:
-        root, index = entry.roots[0], entry.outputs.index(number)
-        wrt = entry.inputs[index]
-        text = self.value(root).text
-        loss = text if not self.flow.loop.tape.values[root].shape else f"sum({text})"
-        fields = {"gradient": loss, "wrt": self._reference(Ref(wrt), entry)}
-        return self.add_op(self.flow.loop.tape.names.get(number, "slope"), flow_style(fields), entry)
 
     def _reference(self, given: object, entry: Ran | Derived) -> str:
         """Return the name of an argument; what has none becomes an op."""

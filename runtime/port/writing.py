@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,9 +14,9 @@ from runtime.audit.trace import NOWHERE, Backward, GradientChange, Place, Scaler
 from runtime.port.averages import Average
 from runtime.port.expressions import Text
 from runtime.port.iterations import Iteration
-from runtime.port.loop import Beat, Flow, Loop, find_beat
+from runtime.port.loop import Flow, Loop, find_beat
 from runtime.port.rules import describe_rule, find_groups, find_moving, find_schedule, find_steppers
-from runtime.port.tape import Called, Clipped, Entry, Model, Ran, Ref, Stepped, find_refs
+from runtime.port.tape import Called, Clipped, Model, Ran, Ref, Stepped, find_refs
 from runtime.port.values import TODO, Line, Origin, Values, flow_style, free_name
 
 _MIXING = ("add", "sub", "mul", "lerp", "iadd", "isub", "imul", "addcmul")
@@ -77,8 +77,7 @@ class Writer:
         """Return the spec."""
         loop, values = self.loop, self.values
         losses = {name: self._write_loss(name) for name in loop.fired}
-        self._note_weights()
-        self._note_bypassed()
+        self._ask()
         for name, loss in losses.items():
             self._write_update(name, loss)
         for average in loop.averages:
@@ -172,24 +171,18 @@ class Writer:
                 todos.append(
                     "PyTorch corrects the averages of a parameter by its own count of steps, a spec by one count"
                 )
-        todos += [self._find_rare_term(optimizer), self._find_given(optimizer), self._find_joint_clip(optimizer)]
-        if any(
-            isinstance(each, GradientChange)
-            and each.change == "changed"
-            and each.tensor in steps[0].tensors
-            and not each.function.startswith(("clip_grad", "unscale"))
-            for each in self.loop.tape.trace.events[self.iteration.first : self.iteration.last]
-        ):
-            todos.append("code of the loop changes its gradients: write a `transform`")
+        todos += [self._find_rare_term(optimizer), *self._find_odd_gradients(optimizer)]
         curve, lacking = find_schedule(self.loop, optimizer)
         todos += [lacking, find_moving(self.loop, optimizer)]
         if curve is not None:
             fields["optimizer"] = {**(rule if isinstance(rule, dict) else {"name": rule}), "lr": curve}
-        clip = next((each for each in self.loop.tape.entries if self._clips(each, optimizer)), None)
-        if isinstance(clip, Clipped):
-            fields["clip"] = (
-                {"norm": clip.limit, "eps": 1e-6} if clip.function == "clip_grad_norm_" else {"value": clip.limit}
-            )
+        stepped = [each for each in self.loop.tape.entries if isinstance(each, Stepped)]
+        for clip in (each for each in self.loop.tape.entries if isinstance(each, Clipped)):
+            following = next((each for each in stepped if each.position >= clip.position), None)
+            if following is not None and following.optimizer == optimizer:  # it clips for the step that comes next
+                is_norm = clip.function == "clip_grad_norm_"
+                fields["clip"] = {"norm": clip.limit, "eps": 1e-6} if is_norm else {"value": clip.limit}
+                break
         limits = self._find_clamp(optimizer)
         if limits is not None:
             fields["constraint"] = {"clip": list(limits)}
@@ -202,7 +195,10 @@ class Writer:
             beat = find_beat(fired, len(self.loop.iterations))
             fields |= {"every": beat.period} if beat.period > 1 else {}
             todos.append(beat.problem)
-            note = _describe_beat(beat, self.loop.ahead)
+            if beat.period > 1 and self.loop.ahead:  # a spec does it in other steps
+                shown = ", ".join(str(beat.first + 1 + beat.period * turn) for turn in range(2))
+                meant = ", ".join(str(beat.period * turn) for turn in (1, 2))
+                note = f"the loop does so in steps {shown}, ..., `every` in steps {meant}, ..."
         self.values.ops[self._update_names[optimizer]] = Line(
             at=self._find_place([each.position for each in fires]),
             text=flow_style(fields),
@@ -221,20 +217,20 @@ class Writer:
         todo = f"it gathers {shown} backwards: see `on_epoch_end` of `accumulate`" if len(set(counts)) > 1 else ""
         return windows if divided else {"steps": windows, "reduce": "sum"}, todo
 
-    def _find_given(self, optimizer: str) -> str:
-        """Return what to do about a backward that begins with a gradient of the loop's own, and so with no loss."""
+    def _find_odd_gradients(self, optimizer: str) -> Iterator[str]:
+        """Yield what to do about gradients that the loop makes, clips or changes as an update of a spec does not."""
         values, roots = self.loop.tape.values, self.flow.roots
         found = [roots[site] for site in self.loop.causes[optimizer] if site in roots]
         given = [each.place for each in found if any(math.prod(values[root].shape) > 1 for root in each.roots)]
-        return f"the backward of {given[0]} is given a gradient and has no loss: write the loss" if given else ""
-
-    def _find_joint_clip(self, optimizer: str) -> str:
-        """Return what to do about one norm over the gradients of several optimizers, or over some of one's."""
+        if given:
+            yield f"the backward of {given[0]} is given a gradient and has no loss: write the loss"
         events = self.loop.tape.trace.events[self.iteration.first : self.iteration.last]
+        changes = [each for each in events if isinstance(each, GradientChange)]
         clipped: dict[Place, set[int]] = {}
-        for each in events:
-            if isinstance(each, GradientChange) and each.function.startswith("clip_grad_norm"):
+        for each in changes:
+            if each.function.startswith("clip_grad_norm"):
                 clipped.setdefault(each.place, set()).add(each.tensor)
+        # one norm over the gradients of several optimizers, or over some of one's
         own = set(self.loop.steps[optimizer][0].tensors)
         parts = (part for each in self.loop.fired[optimizer] for part in each.update.parts)
         having = {part.tensor for part in parts if part.has_gradient}
@@ -242,12 +238,17 @@ class Writer:
         for place, tensors in clipped.items():
             joint = [name for name, each in others.items() if each & tensors]
             if joint and own & tensors:
-                return (
-                    f"{place} clips by one norm over its gradients and those of {' and '.join(joint)}: write one update"
-                )
+                shown = " and ".join(joint)
+                yield f"{place} clips by one norm over its gradients and those of {shown}: write one update"
+                break
             if own & tensors and having - tensors:
-                return f"{place} clips some of its gradients, `clip` all of them: write an update for each part"
-        return ""
+                yield f"{place} clips some of its gradients, `clip` all of them: write an update for each part"
+                break
+        if any(
+            each.change == "changed" and each.tensor in own and not each.function.startswith(("clip_grad", "unscale"))
+            for each in changes
+        ):
+            yield "code of the loop changes its gradients: write a `transform`"
 
     def _find_rare_term(self, optimizer: str) -> str:
         """Return what to do about a backward, or a line in its loss, of only some steps, as of a lazy regularizer."""
@@ -276,20 +277,11 @@ class Writer:
                 return f"{part}: see `every` of a term"
         return ""
 
-    def _note_bypassed(self) -> None:
-        """Ask for calls of models, where the program runs their `forward` itself and their parts count as models."""
-        ran = {each.place: each.inside for each in self.loop.tape.entries if isinstance(each, Ran) and each.inside}
-        homes: dict[str, Place] = {}
-        for place, name in ran.items():
-            homes.setdefault(name, place)
-        self.values.questions += [
-            f"{place}: {name}.forward() runs without a call of {name}, so that its parts are models here: "
-            f"call {name}() to have it as one"
-            for name, place in homes.items()
-        ]
+    def _ask(self) -> None:
+        """Ask what lines are for that write or compute with weights, and that are part of nothing that is written.
 
-    def _note_weights(self) -> None:
-        """Ask what lines are for that write or compute with weights, and that are part of nothing that is written."""
+        Besides, ask for calls of models, where the program runs their `forward` itself and their parts count as models.
+        """
         trace, begun = self.loop.tape.trace, self.loop.iterations[0].backwards[0].start
         averaged = {each.place for each in self.loop.averages}
         followed = {each.target for each in self.loop.averages if each.buffers in ("copy", "average")}
@@ -323,6 +315,15 @@ class Writer:
                 self.values.questions.append(
                     f"{entry.place}: it computes with the weights of {name}: for an average write an `ema`"
                 )
+        ran = {each.place: each.inside for each in self.loop.tape.entries if isinstance(each, Ran) and each.inside}
+        homes: dict[str, Place] = {}
+        for place, name in ran.items():
+            homes.setdefault(name, place)
+        self.values.questions += [
+            f"{place}: {name}.forward() runs without a call of {name}, so that its parts are models here: "
+            f"call {name}() to have it as one"
+            for name, place in homes.items()
+        ]
 
     def _find_whole(self, model: str) -> str:
         """Return the model that has all tensors of another and more, as its part; empty for none."""
@@ -335,16 +336,6 @@ class Writer:
         first, last = self.iteration.first, self.iteration.last
         position = next((each for each in positions if first <= each < last), last)
         return sum(each.position <= position for each in self.loop.tape.entries) - 0.5
-
-    def _clips(self, entry: Entry, optimizer: str) -> bool:
-        """Return whether an entry clips the gradients of an optimizer: its next step is that one's."""
-        if not isinstance(entry, Clipped):
-            return False
-        later = (
-            each for each in self.loop.tape.entries if isinstance(each, Stepped) and each.position >= entry.position
-        )
-        following = next(later, None)
-        return following is not None and following.optimizer == optimizer
 
     def _find_clamp(self, optimizer: str) -> tuple[float, float] | None:
         """Return the interval to which a loop clamps the parameters of an optimizer."""
@@ -478,10 +469,3 @@ def _step_name(optimizer: str) -> str:
     found = re.fullmatch(rf"(?:\w*\.)?(?:{word}_?(\w*)|(\w+?)_{word})", optimizer)
     part = (found[1] or found[2] or "") if found else re.sub(r"\W+", "_", optimizer)
     return f"step_{part}" if part else "step"
-
-
-def _describe_beat(beat: Beat, ahead: int) -> str:
-    """Return what an update that skips steps does in the loop, where a spec does it in other ones."""
-    shown = ", ".join(str(beat.first + 1 + beat.period * turn) for turn in range(2))
-    meant = ", ".join(str(beat.period * turn) for turn in (1, 2))
-    return f"the loop does so in steps {shown}, ..., `every` in steps {meant}, ..." if beat.period > 1 and ahead else ""

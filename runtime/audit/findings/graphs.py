@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from runtime.audit.findings.finding import Evidence, Finding, Other
-from runtime.audit.trace import NOWHERE, Backward, Cut, Kept, Place, Replicated, Update
+from runtime.audit.trace import NOWHERE, Backward, Kept, Place, Replicated, Update
 
 
 def find_freed(evidence: Evidence) -> Iterator[Finding]:
@@ -67,49 +67,45 @@ def find_kept(evidence: Evidence) -> Iterator[Finding]:
 
 def find_cuts(evidence: Evidence) -> Iterator[Finding]:
     """Yield values in a loss whose graph was cut where the loss needs it."""
-    for event in evidence.trace.of(Backward):
-        for cut in event.cuts:
-            yield from _find_cut(cut, event)
-
-
-def _find_cut(cut: Cut, event: Backward) -> Iterator[Finding]:
-    loss = (Other("the loss at", event.place),)
-    match cut.kind:
-        case "no_grad":
-            yield Finding(
-                code="dead-term",
-                place=cut.place,
-                message=f"{cut.what} runs under no_grad on a value that has a gradient, and its result is a part of "
-                "this loss: nothing flows back through it; "
-                + ("right for a baseline or target, else " if cut.elsewhere else "")
-                + "freeze its weights instead",
-                others=loss,
-                level="question" if cut.elsewhere else None,
-            )
-        case "no_create_graph":
-            yield Finding(
-                code="dead-term",
-                place=cut.place,
-                message="this gradient is a part of a loss, but was taken without create_graph=True: a constant",
-                others=loss,
-            )
-        case "first_order":
-            yield Finding(
-                code="cut-meta-gradient",
-                place=cut.place,
-                message="this gradient makes a step of weights that a loss is taken through, without "
-                "create_graph=True: the step is of first order",
-                others=loss,
-            )
-        case "dead_term":
-            yield Finding(
-                code="dead-term",
-                place=cut.place,
-                message="a term of this loss has no gradient: all that it is made of is detached here, or constant",
-                others=loss,
-            )
-        case "detached":
-            pass
+    cuts = ((each, event.place) for event in evidence.trace.of(Backward) for each in event.cuts)
+    for cut, place in cuts:
+        loss = (Other("the loss at", place),)
+        match cut.kind:
+            case "no_grad":
+                yield Finding(
+                    code="dead-term",
+                    place=cut.place,
+                    message=f"{cut.what} runs under no_grad on a value that has a gradient, and its result is a part "
+                    "of this loss: nothing flows back through it; "
+                    + ("right for a baseline or target, else " if cut.elsewhere else "")
+                    + "freeze its weights instead",
+                    others=loss,
+                    level="question" if cut.elsewhere else None,
+                )
+            case "no_create_graph":
+                yield Finding(
+                    code="dead-term",
+                    place=cut.place,
+                    message="this gradient is a part of a loss, but was taken without create_graph=True: a constant",
+                    others=loss,
+                )
+            case "first_order":
+                yield Finding(
+                    code="cut-meta-gradient",
+                    place=cut.place,
+                    message="this gradient makes a step of weights that a loss is taken through, without "
+                    "create_graph=True: the step is of first order",
+                    others=loss,
+                )
+            case "dead_term":
+                yield Finding(
+                    code="dead-term",
+                    place=cut.place,
+                    message="a term of this loss has no gradient: all that it is made of is detached here, or constant",
+                    others=loss,
+                )
+            case "detached":
+                pass
 
 
 def find_compiled_second_derivatives(evidence: Evidence) -> Iterator[Finding]:

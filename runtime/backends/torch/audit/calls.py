@@ -113,8 +113,14 @@ class Calls(TorchFunctionMode):
         result = func(*args, **kwargs)
         if is_in_place:
             log.sources.clear()
-        if log.loose:
-            self._follow_forwards(args, kwargs, result, is_in_place)
+        if log.loose:  # which values are made of a forward without a graph, and which of these lead to a loss
+            inputs = [*find_tensors(args), *find_tensors(kwargs.values())]
+            forwards = log.forwards_of(inputs)
+            for each in find_tensors((result, *(args[:1] if is_in_place else ()))) if forwards else ():
+                if node_of(each) is not None:
+                    log.use(inputs)
+                else:
+                    log.loose.put(each, Tag(forwards=forwards))
         self._follow(name, args, kwargs, result)
         if log.tape is not None:
             log.tape.called(name, args, kwargs, result)
@@ -207,16 +213,6 @@ class Calls(TorchFunctionMode):
                 if key is not None:
                     log.sources[key] = frozenset().union(*(log.sources_of(other[index]) for other in lists))
 
-    def _follow_forwards(self, args: Sequence[Any], kwargs: dict[str, Any], result: Any, is_in_place: bool) -> None:
-        """Note which values are made of a forward without a graph, and which of these lead to a loss."""
-        inputs = [*find_tensors(args), *find_tensors(kwargs.values())]
-        forwards = self._log.forwards_of(inputs)
-        for each in find_tensors((result, *(args[:1] if is_in_place else ()))) if forwards else ():
-            if node_of(each) is not None:
-                self._log.use(inputs)
-            else:
-                self._log.loose.put(each, Tag(forwards=forwards))
-
     def _follow(self, name: str, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Give results the tags of what they are made of, and nodes of the graph their lines."""
         log = self._log
@@ -242,29 +238,13 @@ class Calls(TorchFunctionMode):
         if log.calls and not log.tags and name != "detach":
             return
         inputs = [*find_tensors(args), *find_tensors(kwargs.values())]
-        tag = self._combine(name, args, inputs)
-        if not (log.calls or log.running):
-            tag = tag._replace(copy=find_copy(log, name, inputs, results[0]))
-        for each in results:
-            if tag != EMPTY or log.tags:
-                log.tags.put(each, tag)
-
-    def _combine(self, name: str, args: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Tag:
-        log = self._log
         tags = [log.tags.of(each) for each in inputs]
-        cuts = frozenset[int]().union(*(each.cuts for each in tags))
-        if name in _DETACHING or name in _FLAT or not torch.is_grad_enabled():
-            cuts = frozenset(each for each in cuts if log.cuts[each].cut.kind == "no_grad")
-        if cuts:
-            cuts = self._change_cuts(name, cuts, inputs)
-        if name == "detach" and inputs and node_of(inputs[0]) is not None:
-            log.cuts.append(CutMark(Cut(kind="detached", place=log.place(), what="")))
-            cuts |= {len(log.cuts) - 1}
+        cuts = self._find_cuts(name, inputs, tags)
         sources = frozenset[Source]()
         if not log.calls:
             # What a model computes is made of all its weights; only weights themselves are of interest here.
-            for each, tag in zip(inputs, tags, strict=True):
-                sources |= log.sources_of(each) if node_of(each) is None else tag.sources
+            for each, held in zip(inputs, tags, strict=True):
+                sources |= log.sources_of(each) if node_of(each) is None else held.sources
             sources = sources if len(sources) <= _MOST_SOURCES else frozenset()
         scale = next((each.scale for each in tags if each.scale is not None), None)
         if scale is not None:
@@ -272,9 +252,14 @@ class Calls(TorchFunctionMode):
             is_inverse = name in MULTIPLYING and any(abs(each * scale - 1) < _ROUNDING for each in numbers)
             if is_inverse or (name in DIVIDING and scale in numbers):
                 scale = None
-        return Tag(cuts, sources, scale)
+        tag = Tag(cuts, sources, scale)
+        if not (log.calls or log.running):
+            tag = tag._replace(copy=find_copy(log, name, inputs, results[0]))
+        for each in results:
+            if tag != EMPTY or log.tags:
+                log.tags.put(each, tag)
 
-    def _change_cuts(self, name: str, cuts: frozenset[int], inputs: Sequence[torch.Tensor]) -> frozenset[int]:
+    def _find_cuts(self, name: str, inputs: Sequence[torch.Tensor], tags: Sequence[Tag]) -> frozenset[int]:
         """Return the cuts of a result.
 
         A gradient without a graph that changes weights makes a step of first order. A detached value that meets others
@@ -282,16 +267,23 @@ class Calls(TorchFunctionMode):
         squared, or multiplied by a value with a graph, is no sum of terms: of one row, `target - value` is a number.
         """
         log, found = self._log, set[int]()
-        kinds = {each: log.cuts[each].cut.kind for each in cuts}
-        is_step = "first_order" in kinds.values() or any(each.is_leaf and each.requires_grad for each in inputs)
-        live = sum(node_of(each) is not None for each in inputs)
-        is_linear = name in _LINEAR and (live < 2 or name not in (*MULTIPLYING, *DIVIDING))
-        is_sum = name in _ADDING and all(each.numel() == 1 for each in inputs)
-        for number, kind in kinds.items():
-            if kind == "no_create_graph" and is_step:
-                found.add(log.cuts[number].become("first_order", log.cuts))
-            elif kind == "detached" and live:
-                found |= {log.cuts[number].become("dead_term", log.cuts)} if is_sum else set()
-            elif kind != "dead_term" or is_linear:
-                found.add(number)
+        cuts = frozenset[int]().union(*(each.cuts for each in tags))
+        if name in _DETACHING or name in _FLAT or not torch.is_grad_enabled():
+            cuts = frozenset(each for each in cuts if log.cuts[each].cut.kind == "no_grad")
+        if cuts:
+            kinds = {each: log.cuts[each].cut.kind for each in cuts}
+            is_step = "first_order" in kinds.values() or any(each.is_leaf and each.requires_grad for each in inputs)
+            live = sum(node_of(each) is not None for each in inputs)
+            is_linear = name in _LINEAR and (live < 2 or name not in (*MULTIPLYING, *DIVIDING))
+            is_sum = name in _ADDING and all(each.numel() == 1 for each in inputs)
+            for number, kind in kinds.items():
+                if kind == "no_create_graph" and is_step:
+                    found.add(log.cuts[number].become("first_order", log.cuts))
+                elif kind == "detached" and live:
+                    found |= {log.cuts[number].become("dead_term", log.cuts)} if is_sum else set()
+                elif kind != "dead_term" or is_linear:
+                    found.add(number)
+        if name == "detach" and inputs and node_of(inputs[0]) is not None:
+            log.cuts.append(CutMark(Cut(kind="detached", place=log.place(), what="")))
+            found.add(len(log.cuts) - 1)
         return frozenset(found)

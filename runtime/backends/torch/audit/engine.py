@@ -72,11 +72,11 @@ class Engine:
         finally:
             log.running.pop()
             with log.quiet():
-                gains = () if error else self._find_gains(before)
+                gains, spent = ((), ()) if error else self._measure(before, running.kernels)
                 event = replace(
                     event,
                     gains=gains,
-                    spent=self._find_spent(running.kernels, before, gains),
+                    spent=spent,
                     reads=tuple(dict.fromkeys(running.reads)),
                     overwritten=tuple(dict.fromkeys(running.overwritten)),
                     error=error,
@@ -151,8 +151,10 @@ class Engine:
         is_measured = self._log.cells.pending.get(cell.number) and not gradient.is_sparse
         return _Before(cell, leaf, gradient, gradient._version, gradient.detach().clone() if is_measured else None)
 
-    def _find_gains(self, before: Sequence[_Before]) -> tuple[Gain, ...]:
-        """Return which leaves have a new gradient."""
+    def _measure(
+        self, before: Sequence[_Before], kernels: Sequence[Kernel]
+    ) -> tuple[tuple[Gain, ...], tuple[Spent, ...]]:
+        """Return which leaves have a new gradient, and the time of the backward by the gradients that it serves."""
         log, gains = self._log, list[Gain]()
         for cell, leaf, gradient, version, copy in before:
             now = leaf.grad
@@ -168,19 +170,13 @@ class Engine:
                 product, old, new = torch.stack(numbers).tolist()
                 gain = replace(gain, product=product, old=old, new=new)
             gains.append(gain)
-        return tuple(gains)
-
-    def _find_spent(
-        self, kernels: Sequence[Kernel], leaves: Sequence[_Before], gains: Sequence[Gain]
-    ) -> tuple[Spent, ...]:
-        """Return the time of a backward by the gradients that it serves."""
         gained = {each.tensor for each in gains}
         ends = {
             key: cell.number
-            for cell, leaf, *_ in leaves
+            for cell, leaf, *_ in before
             if cell.number in gained and leaf.grad is not None and (key := key_of(leaf.grad)) is not None
         }
-        return find_spent(kernels, ends) if ends else ()
+        return tuple(gains), find_spent(kernels, ends) if ends else ()
 
     def _mark(self, event: Backward, roots: Sequence[Any], nodes: Sequence[Any], result: Any) -> None:
         """Leave the number of a backward in the nodes that it ran, and a tag on gradients that have no graph."""

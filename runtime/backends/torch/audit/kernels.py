@@ -150,9 +150,23 @@ class Kernels(DispatchMode):
                 continue
             owner = log.cells.gradient_cell(tensor)
             if owner is not None:
-                if not (log.running or log.stepping or log.scaling):
-                    place = place or log.place()
-                    self._note_gradient(owner, operation, place, key)
+                if log.running or log.stepping or log.scaling:
+                    continue
+                place = place or log.place()
+                is_zero, function = operation in _ZEROING, find_function()
+                if log.tape is not None and not is_zero:
+                    log.tape.clipped(function)
+                if is_zero:
+                    log.cells.pending.pop(owner.number, None)
+                log.add(
+                    GradientChange(
+                        place=place,
+                        tensor=owner.number,
+                        change="zero" if is_zero else "changed",
+                        function=function or operation,
+                        sources=log.sources.get(key, frozenset()),
+                    )
+                )
                 continue
             cells = log.cells.find(tensor)
             if not cells and isinstance(tensor, nn.Parameter):
@@ -164,22 +178,6 @@ class Kernels(DispatchMode):
                 log.written.setdefault(key, []).append(write)
             for cell in cells:
                 self.note_write(cell, operation, place, key)
-
-    def _note_gradient(self, cell: Cell, operation: str, place: Place, key: int) -> None:
-        is_zero, function = operation in _ZEROING, find_function()
-        if self._log.tape is not None and not is_zero:
-            self._log.tape.clipped(function)
-        if is_zero:
-            self._log.cells.pending.pop(cell.number, None)
-        self._log.add(
-            GradientChange(
-                place=place,
-                tensor=cell.number,
-                change="zero" if is_zero else "changed",
-                function=function or operation,
-                sources=self._log.sources.get(key, frozenset()),
-            )
-        )
 
     def note_write(self, cell: Cell, operation: str, place: Place, key: int) -> None:
         """Note the next version of a cell."""
