@@ -78,10 +78,7 @@ class Options(Mapping[str, Value]):
         >>> dict(options.by_hand)
         {'weight_decay': 0.1}
         """
-        place = self._find(name)
-        reason, help = self._why_fixed(name)
-        if reason:
-            raise self._refuse(name, reason, help)
+        place = self._find_free(name)
         taken = None if value is None else self._read(name, value)
         self._access.set_number(place, taken)
         self._set.pop(name, None)
@@ -99,36 +96,37 @@ class Options(Mapping[str, Value]):
         """Return the numbers by name."""
         return repr(dict(self))
 
-    def _find(self, name: str) -> Place:
-        """Return the place of a number."""
-        if name in self._places:
-            return self._places[name]
-        if name in (RATE, "learning_rate"):
-            raise self._refuse(name, "it is no entry of `options`", "set `learning_rate` of the optimizer")
-        if name == START:
-            raise self._refuse(name, "it is where the sums began", "write it in the spec")
-        if any(option.once for option in self._table if option.name == name):
-            raise self._refuse(name, "it cannot change after the build", "write it in the spec")
-        has = ", ".join(self._places) or "none"
-        is_group = "groups." in name
-        help = "give the group another number than 1 in the spec, or a schedule" if is_group else f"it has {has}"
-        raise self._refuse(name, "the spec has no such number", help)
-
-    def _why_fixed(self, name: str) -> tuple[str, str]:
-        """Return why a number cannot be set, and the remedy; empty where it can."""
-        place, options = self._places[name], self._declared.options
+    def _find_free(self, name: str) -> Place:
+        """Return the place of a number; raise SpecError (GS270) where there is none, or it cannot be set."""
+        place, options = self._places.get(name), self._declared.options
+        if place is None:
+            if name in (RATE, "learning_rate"):
+                raise self._refuse(name, "it is no entry of `options`", "set `learning_rate` of the optimizer")
+            if name == START:
+                raise self._refuse(name, "it is where the sums began", "write it in the spec")
+            if any(option.once for option in self._table if option.name == name):
+                raise self._refuse(name, "it cannot change after the build", "write it in the spec")
+            has = ", ".join(self._places) or "none"
+            is_group = "groups." in name
+            help = "give the group another number than 1 in the spec, or a schedule" if is_group else f"it has {has}"
+            raise self._refuse(name, "the spec has no such number", help)
         if place.group is not None:
             alike = [each for each in self._places if self._places[each] == place]
             if len(alike) > 1:
                 reason = f"{' and '.join(alike)} are one, since their groups say the same"
-                return reason, "write another number in one of them, or a schedule"
+                raise self._refuse(name, reason, "write another number in one of them, or a schedule")
         elif self._declared.builtin:
             is_still = options.get(MOMENTUM) == 0 and options.get("momentum_form") != "lr_inside"
             if is_still and name in (MOMENTUM, DAMPENING):
-                return "nothing is kept for a momentum, which is 0 in the spec", "write another `momentum` there"
+                reason = "nothing is kept for a momentum, which is 0 in the spec"
+                raise self._refuse(name, reason, "write another `momentum` there")
             if name == DAMPENING and options["nesterov"]:
-                return "Nesterov's momentum has none", "leave `nesterov` out of the spec"
-        return self._access.why_fixed(place), "set what it has through `native`, or write it in the spec and build anew"
+                raise self._refuse(name, "Nesterov's momentum has none", "leave `nesterov` out of the spec")
+        reason = self._access.why_fixed(place)
+        if reason:
+            help = "set what it has through `native`, or write it in the spec and build anew"
+            raise self._refuse(name, reason, help)
+        return place
 
     def _read(self, name: str, value: object) -> Value:
         """Return a value of an option; raise SpecError (GS270) for anything else."""

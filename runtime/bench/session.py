@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -23,7 +24,7 @@ from runtime.bench.loops import Loop, Step, importable_beside
 from runtime.bench.meter import Machine, Meter
 from runtime.bench.timing import SLICE, Run, Stopwatch, Timing, interleave
 from runtime.bench.variants import BUILT, EMITTED, JIT, OURS
-from runtime.data import AnyFeed, open_feed
+from runtime.data import open_feed
 from runtime.data.arrays import dataset_of
 from runtime.engine.imports import importable
 from runtime.interrupt import Interrupt
@@ -34,8 +35,6 @@ from runtime.train.allowed import require_all_allowed
 from runtime.train.run import find_pace
 
 if TYPE_CHECKING:
-    from compiler import Plan
-    from compiler.ir.program import Program
     from runtime.step import Step as BuiltStep
 
 COMPARED = 3
@@ -127,8 +126,19 @@ def bench(request: BenchRequest) -> Comparison:
     Raises SpecError: any problem of spec and data, GS207 the device is not available, GS217 the framework is not
     installed, GS220 there are no batches, GS278 a loop by hand cannot be timed.
     """
+    from compiler import compile_step
+
+    spec, feed, pace = request.spec, None, Pace()
     with importable(request.path.parent), importable_beside(request.loops):
-        feed, plan = _open(request)
+        compiled = partial(compile_step, spec, backend=request.backend, order=request.order)
+        if "train" in spec.data:
+            # Where some of it may not be imported, a plan without the lengths that only the data has tells the rest.
+            require_all_allowed(spec, ("train",), request.allow, lambda: compiled(pending=True).program)
+            directory, seed = request.path.parent, request.chosen_seed
+            feed = open_feed(spec, "train", seed=seed, allow=request.allow, directory=directory)
+            pace = find_pace(spec, feed, None)
+        plan = compiled(pace=pace)
+        show(plan.warnings, spec.texts())
         with request.working("importing the framework"):
             meter = find_backend(request.backend).meter(request.device, request.threads)
         makers = {loop.name: loop.load() for loop in request.loops}  # now: it may import the framework, too
@@ -153,25 +163,6 @@ def bench(request: BenchRequest) -> Comparison:
                 except _LeftOut as error:
                     left_out[name] = str(error)
         return _time(workshop, variants, left_out)
-
-
-def _open(request: BenchRequest) -> tuple[AnyFeed | None, Plan]:
-    """Return the data, where the spec has some, and the plan, after printing its warnings."""
-    from compiler import compile_step
-
-    spec, feed, pace = request.spec, None, Pace()
-
-    def plan_ahead() -> Program:
-        """Return the program without the lengths that only the data has."""
-        return compile_step(spec, backend=request.backend, order=request.order, pending=True).program
-
-    if "train" in spec.data:
-        require_all_allowed(spec, ("train",), request.allow, plan_ahead)
-        feed = open_feed(spec, "train", seed=request.chosen_seed, allow=request.allow, directory=request.path.parent)
-        pace = find_pace(spec, feed, None)
-    plan = compile_step(spec, backend=request.backend, order=request.order, pace=pace)
-    show(plan.warnings, spec.texts())
-    return feed, plan
 
 
 class _LeftOut(Exception):

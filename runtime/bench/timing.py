@@ -88,8 +88,15 @@ def interleave(
     """
     shuffled = random.Random(seed)
     repeats: dict[str, int] = {}
-    for name, step in variants.items():
-        repeats[name] = _find_repeats(step, slice_ms, multiple, stopwatch)
+    for name, step in variants.items():  # some steps warm up, and tell how many fill a slice of time
+        began, taken, once = stopwatch.wall(), 0, 0.0
+        while taken == 0 or (taken < WARM_UP and stopwatch.wall() - began < LONGEST):
+            taken += multiple
+            once = stopwatch.time(step, multiple).wall
+        wanted = slice_ms / 1e3
+        if once < wanted:
+            once = min(stopwatch.time(step, multiple * 3).wall for _ in range(3))
+        repeats[name] = max(1, round(wanted / once / multiple)) * multiple
         if is_over():
             return {}
     laps: dict[str, list[Lap]] = {name: [] for name in variants}
@@ -107,18 +114,6 @@ def interleave(
         if is_stopped:
             break
     return {name: _summarize(laps[name], laps[baseline]) for name in variants} if laps[baseline] else {}
-
-
-def _find_repeats(step: Run, slice_ms: float, multiple: int, stopwatch: Stopwatch) -> int:
-    """Return how many steps fill a slice of time, after some that warm up."""
-    began, taken, once = stopwatch.wall(), 0, 0.0
-    while taken == 0 or (taken < WARM_UP and stopwatch.wall() - began < LONGEST):
-        taken += multiple
-        once = stopwatch.time(step, multiple).wall
-    wanted = slice_ms / 1e3
-    if once < wanted:
-        once = min(stopwatch.time(step, multiple * 3).wall for _ in range(3))
-    return max(1, round(wanted / once / multiple)) * multiple
 
 
 def _summarize(laps: list[Lap], baseline: list[Lap]) -> Timing:

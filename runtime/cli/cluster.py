@@ -106,10 +106,9 @@ class _Reader(Struct, frozen=True, kw_only=True):
                     values[item.key] = self._read_value(item)
             except SpecError as error:
                 problems += error.diagnostics
-        problems += self._find_missing(seen) if not problems else ()
         if problems:
             raise SpecError(problems, self.text.texts)
-        return self._build(tuple(sorted(set(ranks))), values)
+        return self._build(seen, tuple(sorted(set(ranks))), values)
 
     def _split(self) -> Iterator[_Item]:
         """Yield the parts between commas; one without `=` is another value of the key before it."""
@@ -197,21 +196,22 @@ class _Reader(Struct, frozen=True, kw_only=True):
             self._fail(f"`{item.key}` is a whole number, not {quote(text)}", item, help=f"as in `{help}`{more}")
         return int(text)
 
-    def _find_missing(self, seen: set[str]) -> Iterator[Diagnostic]:
-        """Yield what must be there, and what may not be there together."""
-        for key in ("ranks", "bandwidth", "latency"):
-            if key not in seen:
-                yield self._diagnose(f"`{key}` is missing", help=f"add it, as in `{EXAMPLES[key]}`")
+    def _build(self, seen: set[str], ranks: tuple[int, ...], values: Mapping[str, float | str]) -> Cluster:
+        """Return the cluster of these values; raise SpecError where some are missing, or do not go together."""
+        problems = [
+            self._diagnose(f"`{key}` is missing", help=f"add it, as in `{EXAMPLES[key]}`")
+            for key in ("ranks", "bandwidth", "latency")
+            if key not in seen
+        ]
         if {"flops", "step"} <= seen:
             message = "`flops` and `step` both say how fast a process is"
-            yield self._diagnose(message, help="keep one of them: `step` is measured")
+            problems.append(self._diagnose(message, help="keep one of them: `step` is measured"))
         if not {"flops", "step"} & seen:
             message = "the speed of a process is missing"
             help = f"add `{EXAMPLES['flops']}`, or the time of a step on one process: `{EXAMPLES['step']}`"
-            yield self._diagnose(message, help=help)
-
-    def _build(self, ranks: tuple[int, ...], values: Mapping[str, float | str]) -> Cluster:
-        """Return the cluster of these values."""
+            problems.append(self._diagnose(message, help=help))
+        if problems:
+            raise SpecError(problems, self.text.texts)
         numbers = {key: value for key, value in values.items() if not isinstance(value, str)}
         step, overhead = numbers.get("step"), numbers.get("overhead", 0.0)
         if step is not None and overhead > step:

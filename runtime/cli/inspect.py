@@ -315,27 +315,23 @@ def check(
     root: Root = None,
 ) -> None:
     """Find every problem of one or more specs; runs nothing and imports nothing that they name."""
+    from graphspec.analysis.scope import find_expression
+
     is_sound = True
     for path in specs:
         opened = _open(path, overrides or (), backend, order, root)
         if opened is None or opened.plan is None:
             is_sound = False
             continue
-        plan = opened.plan
-        show((*plan.warnings, *plan.pending), opened.spec.texts())
+        plan, spec = opened.plan, opened.spec
+        show((*plan.warnings, *plan.pending), spec.texts())
         notes = f", {counted(len(plan.pending), 'note')}" if plan.pending else ""
-        say(f"{path}: ok, {counted(len(plan.warnings), 'warning')}{notes} ({_measure(opened.spec)})")
+        updates = sum(op.kind == "update" for op in spec.ops.values())
+        ops = sum(find_expression(op) in (None, name) for name, op in spec.ops.items())  # each as it is written
+        has = f"{counted(len(spec.models), 'model')}, {counted(ops, 'op')}, {counted(updates, 'update')}"
+        say(f"{path}: ok, {counted(len(plan.warnings), 'warning')}{notes} ({has})")
     if not is_sound:
         raise typer.Exit(1)
-
-
-def _measure(spec: GraphSpec) -> str:
-    """Return how many models, ops and updates a spec has, each op as it is written."""
-    from graphspec.analysis.scope import find_expression
-
-    updates = sum(op.kind == "update" for op in spec.ops.values())
-    ops = sum(find_expression(op) in (None, name) for name, op in spec.ops.items())
-    return f"{counted(len(spec.models), 'model')}, {counted(ops, 'op')}, {counted(updates, 'update')}"
 
 
 def emit(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from compiler.ir.instructions import Accumulate, Evaluate, Forward, Gradient, Transform
@@ -198,38 +197,34 @@ class _Failure:
         return ""
 
     def _name_unused(self) -> tuple[str, ...]:
-        """Return a note with the parameters that a loss does not reach, where that is what a gradient failed on."""
-        instructions = find_instructions(self.loaded.program)
-        found = [each for each in instructions if isinstance(each, Gradient) and each.op == self.op]
-        for frame in find_frames(self.error, self.loaded):
-            for gradient in found[:1]:
-                loss = frame.f_locals.get(self.loaded.emitted.names.value(gradient.loss))
-                known = cast("Mapping[str, object]", self.loaded.names["MODELS"])
-                models = {name: known[name] for name in gradient.models}
-                if unused := self.framework.find_unused(self.error, loss, models):
-                    return (f"'{gradient.loss}' does not depend on {', '.join(unused)}",)
-            for value, absent in self._find_missing(frame):
-                return (f"'{value}' has no gradient of {', '.join(absent)}",)
-        return ()
-
-    def _find_missing(self, frame: FrameType) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the gradient sets that the op refuses, each with its parameters without a gradient."""
-        names, known = self.loaded.emitted.names, cast("Mapping[str, object]", self.loaded.names["MODELS"])
+        """Return a note with the parameters that have no gradient, where that is what the op failed on."""
+        names, gradients = self.loaded.emitted.names, list[Gradient]()
+        # Sets that together must have every gradient for the op, with their models.
         demanded: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
         for each in find_instructions(self.loaded.program):
-            if isinstance(each, Transform) and each.op == self.op and each.function.name == "require":
+            if isinstance(each, Gradient) and each.op == self.op:
+                gradients.append(each)
+            elif isinstance(each, Transform) and each.op == self.op and each.function.name == "require":
                 demanded.append((each.inputs, each.models))
             elif isinstance(each, Accumulate) and each.gradients is not None and each.op == self.op:
                 demanded.append(((each.gradients,), each.models))
-        for values, models in demanded:  # sets that together must have every gradient for the op, with their models
-            listed = names.joint(models)
-            parameters = cast("list[object]", self.loaded.names[listed])
-            sets = [cast("tuple[object, ...] | None", frame.f_locals.get(names.value(value))) for value in values]
-            gradients = zip(*(each or () for each in sets), strict=False)
-            absent = [p for p, found in zip(parameters, gradients, strict=False) if all(g is None for g in found)]
-            if absent:  # sets of some terms of a loss are not named in the document
-                named = values[0] if values[0] in find_gradient_sets(self.spec) else self.op
-                yield named, self.framework.name_parameters(absent, {name: known[name] for name in models})
+        for frame in find_frames(self.error, self.loaded):
+            known = cast("Mapping[str, object]", self.loaded.names["MODELS"])
+            for gradient in gradients[:1]:  # one whose loss does not reach them
+                loss = frame.f_locals.get(names.value(gradient.loss))
+                models = {name: known[name] for name in gradient.models}
+                if unused := self.framework.find_unused(self.error, loss, models):
+                    return (f"'{gradient.loss}' does not depend on {', '.join(unused)}",)
+            for values, owners in demanded:
+                parameters = cast("list[object]", self.loaded.names[names.joint(owners)])
+                sets = [cast("tuple[object, ...] | None", frame.f_locals.get(names.value(value))) for value in values]
+                found = zip(*(each or () for each in sets), strict=False)
+                absent = [p for p, parts in zip(parameters, found, strict=False) if all(g is None for g in parts)]
+                if absent:  # sets of some terms of a loss are not named in the document
+                    named = values[0] if values[0] in find_gradient_sets(self.spec) else self.op
+                    lacking = self.framework.name_parameters(absent, {name: known[name] for name in owners})
+                    return (f"'{named}' has no gradient of {', '.join(lacking)}",)
+        return ()
 
 
 def _list_names(value: object) -> str:

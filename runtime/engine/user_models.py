@@ -134,7 +134,22 @@ def find_undeclared_ties(models: Mapping[str, Memory], program: Program, spec: G
     written = {at.cell for each in find_instructions(program) for at in each.writes}
     for (one, first), (other, second) in combinations(models.items(), 2):
         is_declared = not set(cells.get(one, ())).isdisjoint(cells.get(other, ()))
-        for owner, own, user, name in () if is_declared else _find_shared(one, first, other, second):
+        ways = (
+            ()
+            if is_declared
+            else (
+                (one, first.parameters, other, {**second.hidden, **second.parameters}),
+                (other, second.parameters, one, first.hidden),
+            )
+        )
+        shared = (
+            (owner, names[storage], user, name)
+            for owner, owned, user, used in ways
+            for names in ({storage: name for name, storage in owned.items()},)
+            for name, storage in used.items()
+            if storage in names
+        )
+        for owner, own, user, name in itertools.islice(shared, 1):
             message = f"models '{owner}' and '{user}' share the parameter '{name}', which the spec does not say"
             help = f"declare it: `traits: {{ties: [{owner}.{own}]}}`"
             yield Diagnostic(code="GS213", message=message, span=find_span(spec, user), help=help)
@@ -143,22 +158,6 @@ def find_undeclared_ties(models: Mapping[str, Memory], program: Program, spec: G
             message = f"models '{one}' and '{other}' share the buffer '{both[0]}', which a call in training writes"
             help = "give each model its own, or make one class of the two and call its methods (`method:`)"
             yield Diagnostic(code="GS213", message=message, span=find_span(spec, other), help=help)
-
-
-def _find_shared(one: str, first: Memory, other: str, second: Memory) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the first parameter that two models share: its owner, its name there, its user, its name there."""
-    ways = (
-        (one, first.parameters, other, {**second.hidden, **second.parameters}),
-        (other, second.parameters, one, first.hidden),
-    )
-    found = (
-        (owner, names[storage], user, name)
-        for owner, owned, user, used in ways
-        for names in ({storage: name for name, storage in owned.items()},)
-        for name, storage in used.items()
-        if storage in names
-    )
-    yield from itertools.islice(found, 1)
 
 
 def find_other_types(models: Mapping[str, Mapping[str, str]], dtype: str, spec: GraphSpec) -> Iterator[Diagnostic]:

@@ -72,7 +72,7 @@ def purify(plan: Plan, mode: ModeProgram, averaged: frozenset[str], values: Sequ
         *(entry for entry in plan.program.inputs if entry.name in used),
         *(InputDecl(name=name, shape=each.shape, dtype=each.dtype or "float32") for name, each in types.items()),
     )
-    problems = (*_find_impure(kept, plan.spec), *_find_unsized(inputs, plan.spec))
+    problems = tuple(_find_problems(kept, inputs, plan.spec))
     if problems:
         raise SpecError(problems, plan.spec.texts())
     body = tuple(each for each in kept if not isinstance(each, Random))
@@ -147,9 +147,9 @@ def _simplify(instruction: Instruction) -> Instruction:
             return instruction
 
 
-def _find_impure(kept: Sequence[Instruction], spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield a problem for every instruction whose results do not depend on its inputs alone."""
-    for each in kept:
+def _find_problems(kept: Sequence[Instruction], inputs: Iterable[InputDecl], spec: GraphSpec) -> Iterator[Diagnostic]:
+    """Yield a problem for everything that is not a function of inputs of known shapes."""
+    for each in kept:  # its results must depend on its inputs alone
         why = ""
         if isinstance(each, (Gradient, Transform)):
             why = "it takes a gradient"
@@ -163,11 +163,7 @@ def _find_impure(kept: Sequence[Instruction], spec: GraphSpec) -> Iterator[Diagn
             span = spec.span("ops", each.op, key=True)
             help = f"leave it out of the mode, or name the values to export with `--value`{_ELSE}"
             yield Diagnostic(code=CODE, message=f"op '{each.op}' cannot be exported: {why}", span=span, help=help)
-
-
-def _find_unsized(inputs: Iterable[InputDecl], spec: GraphSpec) -> Iterator[Diagnostic]:
-    """Yield a problem for every input without a shape, or with a size that follows from others."""
-    for entry in inputs:
+    for entry in inputs:  # it must have a shape, and no size that follows from others
         odd = [size for size in entry.shape or () if isinstance(size, str) and not size.isidentifier()]
         if entry.shape is None or odd:
             kind = "inputs" if entry.name in spec.inputs else "ops"

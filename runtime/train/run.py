@@ -203,26 +203,19 @@ class Session:
         """Train, and write logs, pictures, curves and checkpoints, also when the user stopped the run."""
         if not self.request.is_first:
             return self._make_loop().run()
-        with Lock(self.folder), self._writing():
-            remove_hidden(self.folder)
-            outcome = self._make_loop().run()
-            draw_curves(outcome.rows, self.folder / "curves.png", title=self.spec.name)
+        with Lock(self.folder):
+            try:
+                remove_hidden(self.folder)
+                outcome = self._make_loop().run()
+                draw_curves(outcome.rows, self.folder / "curves.png", title=self.spec.name)
+            except BaseException as error:
+                # Where nothing was written, the folder is left empty: while the lock is held, no other process uses it.
+                if [path.name for path in self.folder.iterdir()] == [LOCK]:
+                    (self.folder / LOCK).unlink(missing_ok=True)
+                if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+                    raise cannot_write(Path(error.filename or self.folder), error) from error
+                raise
         return outcome
-
-    @contextmanager
-    def _writing(self) -> Generator[None]:
-        """Name the file that could not be written; leave a folder empty where the run ends before it has written any.
-
-        The lock must still be held, so that no other process has begun to use the folder.
-        """
-        try:
-            yield
-        except BaseException as error:
-            if [path.name for path in self.folder.iterdir()] == [LOCK]:
-                (self.folder / LOCK).unlink(missing_ok=True)
-            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-                raise cannot_write(Path(error.filename or self.folder), error) from error
-            raise
 
     def _make_loop(self) -> Loop:
         """Return the loop of the run, at the newest checkpoint where the run resumes."""
