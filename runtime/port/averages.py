@@ -59,9 +59,7 @@ def find_averages(tape: Tape) -> tuple[Average, ...]:
     for (source, target), members in pairs.items():
         positions = tuple(sorted({position for position, _ in places[source, target]}))
         weights = {one: other for one, other in members.items() if kinds.get(one) != "buffers"}
-        decays = _find_decays(tape, weights or members, positions)
-        copies_first = len(decays) > 1 and abs(decays[0]) < _CLOSE <= abs(decays[1])
-        decay, todo = _choose_decay(decays[copies_first:])
+        decay, copies_first, todo = _find_decay(tape, weights or members, positions)
         first = tape.snapshots[0][1]
         alike = all(
             one in first and other in first and np.array_equal(first[one], first[other])
@@ -84,8 +82,11 @@ def find_averages(tape: Tape) -> tuple[Average, ...]:
     return tuple(found)
 
 
-def _find_decays(tape: Tape, members: Mapping[int, int], positions: Sequence[int]) -> list[float]:
-    """Return the share of the old numbers that each move keeps, by least squares."""
+def _find_decay(tape: Tape, members: Mapping[int, int], positions: Sequence[int]) -> tuple[float, bool, str]:
+    """Return the share of the old numbers that moves keep, whether the first is a copy, and what is doubtful.
+
+    That of each move is by least squares.
+    """
     found: list[float] = []
     for (begun, before), (ended, after) in pairwise(tape.snapshots):
         if sum(begun <= each < ended for each in positions) != 1:
@@ -97,18 +98,15 @@ def _find_decays(tape: Tape, members: Mapping[int, int], positions: Sequence[int
         gap = old - goal
         if float(gap @ gap) > 0:
             found.append(float((new - goal) @ gap) / float(gap @ gap))
-    return found
-
-
-def _choose_decay(found: Sequence[float]) -> tuple[float, str]:
-    """Return the share that moves keep, and what is doubtful about it."""
     if not found:
-        return 0.0, "it was not seen to move: write its decay"
+        return 0.0, False, "it was not seen to move: write its decay"
+    copies_first = len(found) > 1 and abs(found[0]) < _CLOSE <= abs(found[1])
+    found = found[copies_first:]
     decay = 1 - _round(1 - found[-1])
     decay = 0.0 if abs(decay) < _CLOSE else float(f"{decay:.12g}")
     changes = max(abs(each - found[-1]) for each in found) > _SAME * max(1 - found[-1], _CLOSE)
     shown = ", ".join(f"{each:.5g}" for each in found)
-    return decay, f"its decay changes ({shown}): write a formula" if changes else ""
+    return decay, copies_first, f"its decay changes ({shown}): write a formula" if changes else ""
 
 
 def _find_buffers(
