@@ -222,7 +222,9 @@ def capture(
         obstacles = made.recorded.obstacles if made.recorded else ()
         notes += [f"{title} is not recorded as a CUDA graph: {each}" for each in obstacles]
         is_recorded = made.recorded is not None and not obstacles
-        notes.append(f"{title} is one graph, compiled in its first step{' and recorded in its third' * is_recorded}")
+        notes.append(
+            f"{title} is one graph, compiled in its first step{' and to be recorded in its third' * is_recorded}"
+        )
     return Capture(graphs=graphs, notes=tuple(notes))
 
 

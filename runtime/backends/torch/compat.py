@@ -28,6 +28,7 @@ __all__ = [
     "add_input",
     "can_capture",
     "capture_errors",
+    "clear_workspaces",
     "compile_whole",
     "copy_graph",
     "copying",
@@ -42,6 +43,7 @@ __all__ = [
     "is_draw",
     "is_fixed_size",
     "is_supported",
+    "is_unsafe",
     "leave_open",
     "watched_checkpoints",
 ]
@@ -168,9 +170,9 @@ def find_source(node: Any) -> str:
 
 def copy_graph(graph: Any) -> Any:
     """Return a copy of a graph that Dynamo has made, which keeps its own for itself, with what others ask of it."""
-    copied: Any = torch.fx.GraphModule(graph, torch.fx.Graph())
-    known: dict[Any, Any] = {}
-    copied.graph.output(copied.graph.graph_copy(graph.graph, known))
+    nodes, known = torch.fx.Graph(), dict[Any, Any]()
+    nodes.output(nodes.graph_copy(graph.graph, known))
+    copied: Any = torch.fx.GraphModule(graph, nodes)  # with the parts that the nodes name
     for node in graph.graph.find_nodes(op="placeholder"):
         known[node]._dynamo_source = node._dynamo_source
     copied.meta, copied._param_name_to_source = graph.meta, graph._param_name_to_source
@@ -186,6 +188,16 @@ def add_input(graph: Any, name: str, example: torch.Tensor) -> Any:
         node = graph.graph.placeholder(name)
     node.meta["example_value"], node._dynamo_source = example, LocalSource(name)
     return node
+
+
+def is_unsafe(target: object) -> bool:
+    """Return whether an operator says of itself that it must not be part of a CUDA graph."""
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.cudagraph_unsafe in target.tags
+
+
+def clear_workspaces() -> None:
+    """Free the memory that cuBLAS keeps for every stream; it takes other when it needs some."""
+    torch._C._cuda_clearCublasWorkspaces()
 
 
 def compile_whole(function: Callable[..., Any], compiler: str | Compile) -> Callable[..., Any]:

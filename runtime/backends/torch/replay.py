@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, final
 
 import torch
 
-from runtime.backends.torch.compat import Compile, add_input, copy_graph, find_source
+from runtime.backends.torch.compat import Compile, add_input, clear_workspaces, copy_graph, find_source, is_unsafe
 from runtime.backends.torch.execution import ERRORS
 from runtime.backends.torch.library.kernels import foreach_copy
 
@@ -22,14 +22,17 @@ Run: TypeAlias = Callable[..., Sequence[Any]]
 Report: TypeAlias = Callable[[str], None]
 
 MOST = 8
-"""After so many steps that are no recordings of before, as tensors have moved again, nothing more is recorded."""
+"""After so many recordings of a graph in a row that none of its steps could use again, it is recorded no more."""
 
 
 class Recorder(Protocol):
     """What records the operations of a device."""
 
-    def rehearse(self, run: Callable[[], Sequence[Any]]) -> Sequence[Any]:
-        """Run where a recording will be made, so that libraries make there what they cannot make in it."""
+    def rehearse(self, run: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], str]:
+        """Run where a recording will be made, so that libraries make there what they cannot make in it.
+
+        Return the results, and what of the run cannot be recorded; empty where nothing is known.
+        """
         ...
 
     def record(self, run: Callable[[], Sequence[Any]]) -> tuple[Callable[[], None], Sequence[Any]]:
@@ -43,22 +46,61 @@ class CudaRecorder:
 
     def __init__(self, device: torch.device) -> None:
         self.stream, self.pool = torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
+        self.keeper: torch.cuda.CUDAGraph | None = None  # an empty graph: memory without any could not be used again
 
-    def rehearse(self, run: Callable[[], Sequence[Any]]) -> Sequence[Any]:
-        """Run on the stream of the recordings."""
-        outside = torch.cuda.current_stream(self.stream.device)
+    def rehearse(self, run: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], str]:
+        """Run on the stream of the recordings, and look whether the host waits: a recording would fail there."""
+        outside, mode = torch.cuda.current_stream(self.stream.device), torch.cuda.get_sync_debug_mode()
         self.stream.wait_stream(outside)
-        with torch.cuda.stream(self.stream):
-            found = run()
-        outside.wait_stream(self.stream)
-        return found
+        with warnings.catch_warnings(record=True) as seen, torch.cuda.stream(self.stream):
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                found = run()
+            finally:
+                torch.cuda.set_sync_debug_mode(mode)
+                outside.wait_stream(self.stream)
+        others = [each for each in seen if WAITS not in str(each.message)]
+        for each in others:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        return found, "some operation waits for the device" if len(others) < len(seen) else ""
 
     def record(self, run: Callable[[], Sequence[Any]]) -> tuple[Callable[[], None], Sequence[Any]]:
-        """Record a run; other threads, which may load data, use the device meanwhile."""
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
-            found = run()
+        """Record a run."""
+        if self.keeper is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that it is empty
+                self.keeper, _ = self._record(lambda: ())
+        graph, found = self._record(run)
         return graph.replay, found
+
+    def _record(self, run: Callable[[], Sequence[Any]]) -> tuple[torch.cuda.CUDAGraph, Sequence[Any]]:
+        """Return the graph of a run, and its results; other threads, which may load data, use the device meanwhile.
+
+        What cuBLAS works in is memory of the graph then: other memory would be freed with another graph of its stream.
+        """
+        graph, failure = torch.cuda.CUDAGraph(), None
+        clear_workspaces()
+        try:
+            with (
+                torch.cuda.stream(self.stream),  # which the context of a recording that failed does not leave
+                torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"),
+            ):
+                try:
+                    return graph, run()
+                except Exception as error:
+                    failure = error
+                    raise
+        except Exception:
+            if failure is not None:
+                raise failure from None  # the end of the recording has an error of its own
+            raise
+        finally:
+            clear_workspaces()
+
+
+WAITS = "synchronizing CUDA operation"
+"""A part of the warning of an operation that waits for the device."""
 
 
 def find_recorder(device: torch.device) -> Recorder | None:
@@ -106,37 +148,45 @@ class Replayed:
     """Why it is not recorded."""
     moving: set[int]
     """The inputs that are elsewhere in every step, as far as is known."""
+    has_run: bool = False
     places: Sequence[int] = ()
-    """The addresses of the inputs of the last step that was no recording."""
+    """The addresses of the inputs of the last step that was no recording, or made one; none before the rehearsal."""
     written: Sequence[int] = ()
     """The inputs into which the graph writes; what it writes into draws, nothing else reads."""
-    steps: int = 0
-    """How many steps were no recordings, or made one."""
+    unused: int = 0
+    """How many recordings have been made since one was used again."""
     recording: Recording | None = None
 
     def __call__(self, *given: torch.Tensor) -> Sequence[Any]:
         """Run the graph, and return results that no later step changes."""
         inputs = (*given, *self.draw(*given))
         if self.recording is not None and self.recording.fits(inputs):
+            self.unused = 0
             return self.play(self.recording, inputs)
-        self.steps += 1
-        if self.reason or self.steps == 1:
+        if self.reason or not self.has_run:
+            self.has_run = True
             return self.run(*inputs)
-        if self.steps == 2:
+        if not self.places:
             return self.rehearse(given, inputs)
         self.recording, self.reason = self.find_recording(inputs)
         if self.recording is not None:
             return self.play(self.recording, inputs)
-        warnings.warn(f"{self.title} is not recorded as a CUDA graph: {self.reason}", stacklevel=2)
+        self.give_up()
         return self.run(*inputs)
 
     def rehearse(self, given: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor]) -> Sequence[Any]:
         """Run the graph, and find into which inputs it writes."""
         before = [each._version for each in given]
-        found = self.recorder.rehearse(lambda: self.run(*inputs))
+        found, self.reason = self.recorder.rehearse(lambda: self.run(*inputs))
         self.written = [at for at, each in enumerate(given) if each._version != before[at]]
         self.places = [each.data_ptr() for each in inputs]
+        if self.reason:
+            self.give_up()
         return found
+
+    def give_up(self) -> None:
+        """Say why kernels are launched one by one from now on."""
+        warnings.warn(f"{self.title} is not recorded as a CUDA graph: {self.reason}", stacklevel=2)
 
     def find_recording(self, inputs: Sequence[torch.Tensor]) -> tuple[Recording | None, str]:
         """Return a new recording for inputs that have moved, or None, and why there is none."""
@@ -144,22 +194,28 @@ class Replayed:
         moved = {at for at, (one, other) in enumerate(zip(places, self.places, strict=True)) if one != other}
         self.moving |= moved.difference(self.written)  # a weight that was replaced stays in its new place
         self.places = places
-        if not self.moving.isdisjoint(self.written):
-            return None, "it writes into its batch"
-        if self.steps > MOST:
-            return None, "its tensors have moved too often"
+        written, moving = (
+            {memory_of(inputs[at]) for at in ats if inputs[at].numel()} for ats in (self.written, self.moving)
+        )
+        if not written.isdisjoint(moving):
+            return None, "it writes into its batch, or into memory of it"
+        if self.unused == MOST:
+            return None, "its tensors are elsewhere in every step"
+        self.unused += 1
         try:
             return self.record(inputs), ""
-        except Exception as error:  # what ends a recording that failed has an error of its own
-            return None, ERRORS.clean(error.__context__ or error)
+        except Exception as error:
+            return None, ERRORS.clean(error)
 
     def record(self, inputs: Sequence[torch.Tensor]) -> Recording:
         """Record the graph."""
         copied = [at for at in sorted(self.moving) if inputs[at].numel()]
-        spans = {at: span_of(inputs[at]).clone() for at in copied}
-        fixed = [
-            spans[at].as_strided(each.shape, each.stride()) if at in spans else each for at, each in enumerate(inputs)
-        ]
+        fixed = list(inputs)
+        for at in copied:
+            like = inputs[at]
+            fixed[at] = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device)
+        copies = [copied_part(fixed[at]) for at in copied]
+        foreach_copy(copies, [copied_part(inputs[at]) for at in copied])
         replay, outputs = self.recorder.record(lambda: self.run(*fixed))
         self.report(f"recorded {self.title} as a CUDA graph")
         staying = [at for at in range(len(inputs)) if at not in self.moving]
@@ -169,7 +225,7 @@ class Replayed:
             staying=staying,
             places=[self.places[at] for at in staying],
             copied=copied,
-            copies=[*spans.values()],
+            copies=copies,
             outputs=outputs,
             kept=[not isinstance(each, torch.Tensor) or memory_of(each) in memory for each in outputs],
         )
@@ -177,7 +233,7 @@ class Replayed:
     def play(self, recording: Recording, inputs: Sequence[torch.Tensor]) -> Sequence[Any]:
         """Run what was recorded."""
         if recording.copied:
-            foreach_copy(recording.copies, [span_of(inputs[at]) for at in recording.copied])
+            foreach_copy(recording.copies, [copied_part(inputs[at]) for at in recording.copied])
         recording.replay()
         torch.autograd.graph.increment_version([inputs[at] for at in self.written])
         pairs = zip(recording.outputs, recording.kept, strict=True)
@@ -189,10 +245,14 @@ def memory_of(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
-def span_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return all memory between the first and the last element of a tensor, which has some, as a tensor of one axis."""
+def copied_part(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what is copied of a tensor that has elements: all memory from the first to the last, as one axis.
+
+    So an element that is shown several times is written once. Where there is much else between the elements, as between
+    the rows of a slice, it is the tensor itself.
+    """
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.detach().as_strided((extent,), (1,))
+    return tensor.detach() if extent > 2 * tensor.numel() else tensor.detach().as_strided((extent,), (1,))
 
 
 @final
@@ -232,6 +292,12 @@ def find_obstacle(graph: Any, device: torch.device) -> str:
 
     The address and the number of what is on the host would be those of the step that was recorded for ever.
     """
+    inner = (node for part in graph.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes)
+    for node in inner:
+        if is_keyed(node):
+            return f"`{node.name}` draws random numbers in a part that is computed again"
+        if is_unsafe(node.target):
+            return f"`{node.target}` says of itself that it must not be"
     for node in (each for each in graph.graph.nodes if each.users):
         found = node.meta.get("example_value")
         name = find_source(node) if node.op == "placeholder" else node.name

@@ -58,11 +58,13 @@ class Recording(TorchDispatchMode):
 
     @torch.no_grad()
     def replay(self) -> None:
-        """Repeat all operations on the same memory."""
-        for operation, args, named, results in self.calls:
-            for result, again in zip(results, tree_leaves(operation(*args, **named)), strict=True):
-                if isinstance(result, torch.Tensor) and result.data_ptr() != again.data_ptr():
-                    result.copy_(again)
+        """Repeat all operations on the same memory; autograd does not learn of it."""
+        tensors = [each for call in self.calls for each in tree_leaves(call) if isinstance(each, torch.Tensor)]
+        with torch.autograd._unsafe_preserve_version_counter(tuple(tensors)):
+            for operation, args, named, results in self.calls:
+                for result, again in zip(results, tree_leaves(operation(*args, **named)), strict=True):
+                    if isinstance(result, torch.Tensor) and result.data_ptr() != again.data_ptr():
+                        result.copy_(again)
 
 
 class HostRecorder:
@@ -71,10 +73,10 @@ class HostRecorder:
     def __init__(self) -> None:
         self.rehearsed = self.recorded = 0
 
-    def rehearse(self, run: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    def rehearse(self, run: Callable[[], Sequence[Any]]) -> tuple[Sequence[Any], str]:
         """Run."""
         self.rehearsed += 1
-        return run()
+        return run(), ""
 
     def record(self, run: Callable[[], Sequence[Any]]) -> tuple[Callable[[], None], Sequence[Any]]:
         """Record a run."""

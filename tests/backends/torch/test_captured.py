@@ -42,9 +42,9 @@ def test_one_graph_for_each_size_of_batch_whatever_happens_in_between(compiler):
 
 def test_a_window_over_steps(compiler):
     eager, captured = pair(spec_of("adam", accumulate=3))
-    assert [each.removesuffix(" and recorded in its third") for each in captured.notes if "is one graph" in each] == [
-        f"train{each} is one graph, compiled in its first step" for each in ("", " (step)")
-    ]
+    assert [
+        each.removesuffix(" and to be recorded in its third") for each in captured.notes if "is one graph" in each
+    ] == [f"train{each} is one graph, compiled in its first step" for each in ("", " (step)")]
     for rows in (4, 3):
         assert_same(eager, captured, draw(eager, 4, rows))
     assert compiler.graphs == 4  # for each size one that only adds to the window, and one that takes it
