@@ -60,10 +60,11 @@ class CudaRecorder:
             finally:
                 torch.cuda.set_sync_debug_mode(mode)
                 outside.wait_stream(self.stream)
-        others = [each for each in seen if WAITS not in str(each.message)]
-        for each in others:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-        return found, "some operation waits for the device" if len(others) < len(seen) else ""
+        waits = [each for each in seen if WAITS in str(each.message)]
+        for each in seen:
+            if each not in waits and DEBUGGING not in str(each.message):
+                warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+        return found, "some operation waits for the device" if waits else ""
 
     def record(self, run: Callable[[], Sequence[Any]]) -> tuple[Callable[[], None], Sequence[Any]]:
         """Record a run."""
@@ -99,8 +100,8 @@ class CudaRecorder:
             clear_workspaces()
 
 
-WAITS = "synchronizing CUDA operation"
-"""A part of the warning of an operation that waits for the device."""
+WAITS, DEBUGGING = "synchronizing CUDA operation", "Synchronization debug mode"
+"""Parts of the warnings of an operation that waits for the device, and of looking for such."""
 
 
 def find_recorder(device: torch.device) -> Recorder | None:
@@ -305,7 +306,7 @@ def find_obstacle(graph: Any, device: torch.device) -> str:
             return f"`{name}` is a number of Python"
         for each in found if isinstance(found, (tuple, list)) else (found,):
             if isinstance(each, torch.Tensor) and each.device.type != device.type:
-                return f"`{name}` is a tensor of the host" if each.device.type == "cpu" else f"`{name}` is elsewhere"
+                return f"`{name}` is a tensor on {'the host' if each.device.type == 'cpu' else each.device}"
     return ""
 
 

@@ -150,7 +150,7 @@ def test_a_number_on_the_host_is_known_before_a_graph_runs():
     recorded = record_on("meta")
     run = compile_whole(scaled, recorded)
     assert run({"x": torch.ones(2, device="meta")})["y"].shape == (2,)
-    assert recorded.obstacles == ["`G['SCALE']` is a tensor of the host"]
+    assert recorded.obstacles == ["`G['SCALE']` is a tensor on the host"]
     torch._dynamo.reset()
 
 
@@ -358,6 +358,7 @@ def test_a_rehearsal_notices_that_the_host_waits_and_passes_on_other_warnings(cu
 
     def run():
         warnings.warn("something else", DeprecationWarning, stacklevel=1)
+        warnings.warn("Synchronization debug mode is a prototype feature", UserWarning, stacklevel=1)
         warnings.warn("called a synchronizing CUDA operation (Triggered internally)", UserWarning, stacklevel=1)
         return [Stream.current]
 
