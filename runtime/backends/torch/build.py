@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 
 import torch
@@ -61,6 +62,8 @@ def build_plan(plan: Plan, request: BuildRequest) -> Built:
     if request.jit is not None:
         found = capture(loaded, spec, sample, request.report, device, dynamic=request.jit == "dynamic")
     engine = TorchEngine.over(loaded, spec, setting, late, found.graphs)
+    for each in found.graphs.values():
+        weakref.finalize(engine, each.forget).atexit = False
     return Built(
         plan=learned.plan,
         source=loaded.emitted.text,

@@ -28,9 +28,9 @@ from compiler.timing.curves import find_scheduled
 from graphspec.declare.graph import GraphSpec
 from runtime.backends.torch.compat import (
     Compile,
+    Whole,
     can_capture,
     capture_errors,
-    compile_whole,
     find_compiler,
     is_compiling_on,
     is_fixed_size,
@@ -82,7 +82,7 @@ class Captured:
     report: Report
     recorded: Recorded | None
     """How its graphs are recorded, where the device can."""
-    compiled: Step
+    compiled: Whole
     free: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
     """The axes of inputs along which their sizes are left open."""
     made: list[float] = field(default_factory=list[float])
@@ -108,7 +108,7 @@ class Captured:
                 self.reason = explain(error)
                 warnings.warn(f"{self.title} runs eagerly: {self.reason}", stacklevel=2)
                 return self.function(batch)
-            self.free, self.compiled, self.sizes = {}, compile_whole(self.function, COMPILER), set()
+            self.free, self.compiled, self.sizes = {}, Whole(self.function, COMPILER), set()
             self.report(f"{self.title} is a graph for each size of batch: {explain(error)}")
             return self(batch)
 
@@ -151,6 +151,10 @@ class Captured:
             optimizer.settle(sum(committed.get(op, True) for op in ops))
         for window in self.windows:
             window.count_rows()
+
+    def forget(self) -> None:
+        """Free the graphs, once the step is gone."""
+        self.compiled.forget()
 
     def begin(self, batch: Mapping[str, torch.Tensor], sizes: Sizes) -> dict[str, object]:
         """Take the first step with batches of some sizes, for which a graph is made."""
@@ -265,7 +269,7 @@ def _make(
         modes=[(module, module.training) for module in modules],
         report=report,
         recorded=recorded,
-        compiled=compile_whole(plain, recorded or compiler),
+        compiled=Whole(plain, recorded or compiler),
     )
 
 
@@ -317,15 +321,17 @@ def attempt(made: Captured, batch: Mapping[str, torch.Tensor], loaded: Loaded) -
     plain: Any = made.function
     trial = types.FunctionType(plain.__code__.replace(), plain.__globals__, plain.__name__)
     made.feed()
-    compiler = replace(made.recorded, compiler=_halting) if made.recorded else _halting
+    whole = Whole(trial, replace(made.recorded, compiler=_halting) if made.recorded else _halting)
     try:
         with quiet():
-            compile_whole(trial, compiler)(leave_open(batch, made.free) if made.free else batch)
+            whole(leave_open(batch, made.free) if made.free else batch)
     except _Traced:
         return "", ""
     except Exception as error:
         frames = getattr(error, "real_stack", None) or ()
         return find_named([(each.filename, each.lineno or 0) for each in frames], loaded), explain(error)
+    finally:
+        whole.forget()
     return "", ""  # a graph without operations
 
 

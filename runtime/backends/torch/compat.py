@@ -8,7 +8,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, final
 
 import torch
 import torch.utils.checkpoint
@@ -25,11 +25,11 @@ Compile: TypeAlias = Callable[[Any, Sequence[torch.Tensor]], Callable[..., Any]]
 __all__ = [
     "Compile",
     "DispatchMode",
+    "Whole",
     "add_input",
     "can_capture",
     "capture_errors",
     "clear_workspaces",
-    "compile_whole",
     "copy_graph",
     "copying",
     "fake_mode",
@@ -200,44 +200,63 @@ def clear_workspaces() -> None:
     torch._C._cuda_clearCublasWorkspaces()
 
 
-def compile_whole(function: Callable[..., Any], compiler: str | Compile) -> Callable[..., Any]:
-    """Return a function of a batch that becomes one graph for each size that is not left open, gradients included.
+@final
+class Whole:
+    """A function of a batch that becomes one graph for each size that is not left open, gradients included.
 
     The setting that lets torch.compile trace gradients is one of the process: it adds what can be captured.
     """
-    import torch._dynamo.config
-    from torch._dynamo.symbolic_convert import TensorifyState
 
-    torch._dynamo.config.trace_autograd_ops = True
-    compile_graph = find_compiler(compiler)
+    def __init__(self, function: Callable[..., Any], compiler: str | Compile) -> None:
+        import torch._dynamo.config
+        from torch._dynamo.symbolic_convert import TensorifyState
 
-    def compile_tensors(graph: Any, inputs: Any) -> Any:
-        """Compile a graph once Dynamo knows that it reads no tensor as a Python number.
+        torch._dynamo.config.trace_autograd_ops = True
+        compilers = [find_compiler(compiler)]
 
-        Dynamo keeps a symbol for every input that is a number of float64 on the CPU. Where a compiler does not use it,
-        Dynamo traces again, and then leaves out what is written into such inputs (PyTorch 2.13).
-        """
-        for name in _find_float_symbols(inputs):
-            TensorifyState.specialize(name)
-        try:
-            return compile_graph(graph, inputs)
-        finally:
-            TensorifyState.clear()
+        def compile_tensors(graph: Any, inputs: Any) -> Any:
+            """Compile a graph once Dynamo knows that it reads no tensor as a Python number.
 
-    compiled = torch.compile(function, fullgraph=True, dynamic=False, backend=compile_tensors)
-    made: list[tuple[Any, Callable[..., Any]]] = []
+            Dynamo keeps a symbol for every input that is a number of float64 on the CPU. Where a compiler does not use
+            it, Dynamo traces again, and then leaves out what is written into such inputs (PyTorch 2.13).
+            """
+            for name in _find_float_symbols(inputs):
+                TensorifyState.specialize(name)
+            try:
+                return compilers[0](graph, inputs)
+            finally:
+                TensorifyState.clear()
 
-    def run(batch: Any) -> Any:
+        self._function, self._state = function, TensorifyState
+        # Dynamo keeps what compiles graphs: hence no method, which would keep the function, and a list to be emptied.
+        self._compilers = compilers
+        self._compiled = torch.compile(function, fullgraph=True, dynamic=False, backend=compile_tensors)
+        self._made: list[tuple[Any, Callable[..., Any]]] = []
+
+    def __call__(self, batch: Any) -> Any:
         """Run the graph whose guards hold; what functions compiled elsewhere left does not count when one is made."""
-        for guards, code in made:
+        for guards, code in self._made:
             if guards.cache_entry is not None and guards.root.check({"batch": batch}):
                 return code(batch)
-        TensorifyState.clear()
-        found = compiled(batch)
-        made[:] = _find_made(function)
+        self._state.clear()
+        found = self._compiled(batch)
+        self._made = [*_find_made(self._function)]
         return found
 
-    return run
+    def forget(self) -> None:
+        """Free all graphs of the function, for good.
+
+        Dynamo keeps them with its code, and finalizers of what they guard keep the guards: of neither does Python's
+        collector know that they keep the function in turn.
+        """
+        frames: Any = torch._dynamo.eval_frame
+        self._made = []
+        self._compilers.clear()
+        managers = [entry.guard_manager for entry in _find_entries(self._function)]
+        for each in managers:
+            vars(each).clear()
+        if managers:
+            frames.reset_code(self._function.__code__)
 
 
 def _is_foreign(node: Any) -> bool:
@@ -257,11 +276,16 @@ def _find_made(function: Callable[..., Any]) -> Iterator[tuple[Any, Callable[...
     To run it so takes half of the time that torch.compile takes around a graph: its wrapper prepares a tracer, which
     nothing needs here. Guards without an entry in its cache belong to one that was emptied.
     """
+    for entry in _find_entries(function):
+        yield entry.guard_manager, types.FunctionType(entry.code, function.__globals__)
+
+
+def _find_entries(function: Callable[..., Any]) -> Sequence[Any]:
+    """Return what Dynamo keeps with the code of a function; that of a decorator is the same for all functions."""
     import torch._dynamo
 
-    if inspect.isfunction(function) and not hasattr(function, "__wrapped__"):
-        for entry in torch._dynamo.eval_frame._debug_get_cache_entry_list(function.__code__):
-            yield entry.guard_manager, types.FunctionType(entry.code, function.__globals__)
+    is_own = inspect.isfunction(function) and not hasattr(function, "__wrapped__")
+    return torch._dynamo.eval_frame._debug_get_cache_entry_list(function.__code__) if is_own else ()
 
 
 def _find_float_symbols(inputs: Any) -> Iterator[str]:

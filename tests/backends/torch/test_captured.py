@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import warnings
+import weakref
 from typing import Any
 
 import pytest
@@ -66,6 +68,20 @@ def test_one_graph_for_batches_of_all_sizes_but_one_row(compiler):
     batch = next(draw(eager, 1, rows=9))
     captured(batch)
     assert not any(hasattr(each, "_dynamo_dynamic_indices") for each in batch.values())  # the caller's are not marked
+
+
+def test_a_step_that_is_dropped_is_freed_with_its_graphs(compiler):
+    found = []
+    for _ in range(2):
+        _, captured = pair(spec_of("adam"))
+        for batch in draw(captured, 4):
+            captured(batch)
+        (graph,) = captured._built.engine.graphs.values()
+        found += [weakref.ref(captured.models["net"]), weakref.ref(graph.function)]
+        del captured, graph, batch
+        gc.collect()
+    assert compiler.graphs == 2
+    assert [each() for each in found] == [None] * 4
 
 
 def test_more_sizes_than_graphs_are_made_for_run_eagerly(compiler):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from runtime.backends.torch import capture, replay
-from runtime.backends.torch.compat import compile_whole
+from runtime.backends.torch.compat import Whole
 from runtime.backends.torch.replay import MOST, CudaRecorder, Recorded, Replayed
 from runtime.problems import StepError
 from tests.backends.torch.captured_steps import assert_alike, assert_same, draw, pair, plan_of, spec_of
@@ -148,7 +148,7 @@ def record_on(device):
 
 def test_a_number_on_the_host_is_known_before_a_graph_runs():
     recorded = record_on("meta")
-    run = compile_whole(scaled, recorded)
+    run = Whole(scaled, recorded)
     assert run({"x": torch.ones(2, device="meta")})["y"].shape == (2,)
     assert recorded.obstacles == ["`G['SCALE']` is a tensor on the host"]
     torch._dynamo.reset()
@@ -224,7 +224,7 @@ def test_an_operation_that_waits_for_the_device_is_noticed_before_a_recording(re
 
 def test_an_operator_that_must_not_be_recorded_is_known_before_a_graph_runs():
     recorded = record_on("cpu")
-    run = compile_whole(lambda batch: {"y": refusing(batch["x"])}, recorded)
+    run = Whole(lambda batch: {"y": refusing(batch["x"])}, recorded)
     run({"x": torch.ones(2)})
     assert recorded.obstacles == ["`replayed.refusing.default` says of itself that it must not be"]
     torch._dynamo.reset()
