@@ -42,7 +42,7 @@ def check_replicas(spec: GraphSpec, backend: str) -> Iterator[Diagnostic]:
                     help="remove `sync`, or add `parallel: {kind: replicated}`",
                 )
         return
-    # A gradient that is taken once combines in one way, whatever the updates want that use it.
+    # A gradient that is taken once combines in one way, so all updates that use it must want the same.
     for taken, wanted in find_reductions(spec).items():
         (first, one), *others = wanted.items()
         for name, other in others:

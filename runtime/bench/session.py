@@ -132,7 +132,7 @@ def bench(request: BenchRequest) -> Comparison:
     with importable(request.path.parent), importable_beside(request.loops):
         compiled = partial(compile_step, spec, backend=request.backend, order=request.order)
         if "train" in spec.data:
-            # Where some of it may not be imported, a plan without the lengths that only the data has tells the rest.
+            # Where some of it may not be imported, a plan shows the rest, without the lengths that only the data has.
             require_all_allowed(spec, ("train",), request.allow, lambda: compiled(pending=True).program)
             directory, seed = request.path.parent, request.chosen_seed
             feed = open_feed(spec, "train", seed=seed, allow=request.allow, directory=directory)
