@@ -254,8 +254,9 @@ def _make(
     numbers, scale = [each for each in names.values() if isinstance(each, fed)], names.get(SCALE)
     for each in numbers if scale is None else (*numbers, scale):
         each.place(device)
-    compiler, recorded = find_compiler(COMPILER), None
+    recorded = None
     if recorder is not None:
+        compiler = find_compiler(COMPILER)
         recorded = Recorded(title=title, compiler=compiler, recorder=recorder, device=device, report=report)
     return Captured(
         title=title,
@@ -269,7 +270,7 @@ def _make(
         modes=[(module, module.training) for module in modules],
         report=report,
         recorded=recorded,
-        compiled=Whole(plain, recorded or compiler),
+        compiled=Whole(plain, recorded or COMPILER),
     )
 
 
