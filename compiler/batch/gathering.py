@@ -48,8 +48,6 @@ class Gathering(Struct, frozen=True, kw_only=True):
 
     def find_unshared(self) -> Mapping[str, Unshared]:
         """Return the nodes that mix gathered values with what differs between processes."""
-        if not any(is_gathering(node) for node in self.nodes.values()):
-            return {}
         # Operands do not fit together where some have the rows of a process, and some those of all.
         found: dict[str, Unshared] = {}
         rows = set[str]()

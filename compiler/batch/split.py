@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from compiler.batch.expansion import Expansion
 from compiler.batch.gathering import Gathering, Unshared, find_crossing
 from compiler.batch.losses import find_added
-from compiler.batch.placement import PlacementAnalysis
+from compiler.batch.placement import PlacementAnalysis, is_gathering
 from compiler.batch.roles import find_roles
 from compiler.ir.instructions import Forward, Gradient, Instruction
 from compiler.ir.mode_graph import ModeGraph
@@ -117,9 +117,11 @@ def split_graph(
         if isinstance(node, Gradient) and node.op in added and name in roles.split:
             text = f"{node.label} is that of each process on its own rows, and these are added up: `reduce: sum`"
             decisions[name] = Decision(code="ADD", subject=node.op, text=text, node=expansion.copies[name][0])
-    gathering = Gathering(
-        nodes=whole.everything, paths=whole.paths, analysis=analysis, split=roles.split, models=whole.models
-    )
+    unshared: Mapping[str, Unshared] = {}
+    if any(is_gathering(node) for node in whole.everything.values()):
+        unshared = Gathering(
+            nodes=whole.everything, paths=whole.paths, analysis=analysis, split=roles.split, models=whole.models
+        ).find_unshared()
     ordering = (*find_data_ordering(everything), *declared)
     return SplitGraph(
         graph=replace(whole, nodes=nodes, everything=everything, ordering=ordering),
@@ -129,5 +131,5 @@ def split_graph(
         wholes=expansion.wholes,
         decisions=decisions,
         coupled=coupled,
-        unshared=gathering.find_unshared(),
+        unshared=unshared,
     )

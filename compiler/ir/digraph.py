@@ -83,8 +83,6 @@ class Causality(Struct, frozen=True):
     def sort(self, names: Iterable[str]) -> list[str]:
         """Return marked nodes by how many of them come before each, ties in their order."""
         listed = list(names)
-        if len(listed) < 2:
-            return listed
         among = self.collect(listed)
         return sorted(listed, key=lambda name: self.meet(name, among)[1].bit_count())
 

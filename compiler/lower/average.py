@@ -108,7 +108,7 @@ def _find_progress(name: str, op: EmaOp, context: LoweringContext) -> Progress:
         compounds=op.correction == "compound" and every > 1,
         begin=op.beginning,
         taken=isinstance(op.tau, ScheduleSpec),
-        iterations=find_repeated(context.spec).get(name, ()),
+        iterations=find_repeated(context.spec).get(name, ()) if op.within else (),
     )
 
 

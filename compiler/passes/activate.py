@@ -216,8 +216,8 @@ def _gate(
     if first is not None or last is not None:  # an average counts the writes of its source, an update its own
         gate = replace(gate, first=first, last=last, counted=groups[-1] if node.follows else (node.op,))
     is_counted = bool(follows) or (bool(datasets) and every > 1)
-    first, *_ = find_repeated(spec).get(node.op, (node.op,))
-    shared = first if first != node.op and every > 1 else ""
+    first_of_all = find_repeated(spec).get(node.op, (node.op,))[0] if node.within else node.op
+    shared = first_of_all if first_of_all != node.op and every > 1 else ""
     return replace(gate, clock="writes", follows=follows, counts_with=shared) if is_counted else gate
 
 
@@ -257,26 +257,6 @@ def _gate_part(part: Part, outer: Part | None) -> Gate:
 def _count(duration: Duration | None, unit: Unit) -> int | None:
     """Return the count of a duration in a unit; None for another one."""
     return int(duration.count) if duration is not None and duration.unit == unit else None
-
-
-def find_conditional_ops(nodes: Mapping[str, Instruction]) -> frozenset[str]:
-    """Return the ops whose writes take place only under verdicts in some step, and those of all that follows these."""
-    held = {node.op for node in nodes.values() if node.verdict and node.overflow != "apply" and node.id == node.op}
-    if not held:
-        return frozenset()
-    writers = find_writers(nodes.values())
-    followers: dict[str, list[Instruction]] = {}
-    for node in (node for node in nodes.values() if node.is_write):
-        sources = (nodes[name] for _, name in find_sources(node, nodes, writers))
-        for op in {node.gated_by, *(source.op for source in sources if source.is_write)}:
-            followers.setdefault(op, []).append(node)
-    pending = list(held)
-    while pending:
-        for node in followers.get(pending.pop(), ()):
-            fresh = {node.op, node.admission} - held
-            held |= fresh
-            pending.extend(fresh)
-    return frozenset(held)
 
 
 def find_undecided(gates: Sequence[Gate], holdable: Iterable[str]) -> frozenset[str]:

@@ -16,7 +16,7 @@ from compiler.ir.digraph import NOTHING, Bits, trim, unite
 from compiler.ir.instructions import TOGETHER, CheckFinite, Commit, Instruction, Transform
 from compiler.ir.program import window_of
 from compiler.ir.step_graph import StepGraph
-from compiler.passes.order import find_producers, find_sources
+from compiler.passes.order import find_producers, find_sources, find_writers
 from compiler.passes.schedule import is_update
 
 ALWAYS: Commit = ()
@@ -136,3 +136,23 @@ def either(conditions: list[Commit]) -> Commit:
     if not all(conditions):
         return ALWAYS
     return tuple(dict.fromkeys(way for condition in conditions for way in condition))
+
+
+def find_conditional_ops(nodes: Mapping[str, Instruction]) -> frozenset[str]:
+    """Return the ops whose writes take place only under verdicts in some step, and those of all that follows these."""
+    held = {node.op for node in nodes.values() if node.verdict and node.overflow != "apply" and node.id == node.op}
+    if not held:
+        return frozenset()
+    writers = find_writers(nodes.values())
+    followers: dict[str, list[Instruction]] = {}
+    for node in (node for node in nodes.values() if node.is_write):
+        sources = (nodes[name] for _, name in find_sources(node, nodes, writers))
+        for op in {node.gated_by, *(source.op for source in sources if source.is_write)}:
+            followers.setdefault(op, []).append(node)
+    pending = list(held)
+    while pending:
+        for node in followers.get(pending.pop(), ()):
+            fresh = {node.op, node.admission} - held
+            held |= fresh
+            pending.extend(fresh)
+    return frozenset(held)

@@ -11,7 +11,8 @@ from compiler.ir.instructions import Instruction
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Function, Gate, Mode, Program, drop_of
 from compiler.ir.step_graph import StepGraph
-from compiler.passes.activate import Outputs, find_conditional_ops, find_live_gates, find_outputs, find_undecided
+from compiler.passes.activate import Outputs, find_live_gates, find_outputs, find_undecided
+from compiler.passes.commits import find_conditional_ops
 from compiler.timing.gates import sort_gates
 from compiler.timing.period import find_skippable
 from compiler.timing.units import ClockRates, Pace, PaceProblem
@@ -148,7 +149,8 @@ class DatasetActivity(Struct, frozen=True, kw_only=True):
         }
         demanded = tuple(dict.fromkeys(value for each in outputs.values() for value in each.demanded))
         live = time_windows(find_live_gates(spec, nodes, demanded, restricted), spec, epoch)
-        gates = (*others, *sort_gates(live, dict.fromkeys(find_repeated(spec).values())))
+        repeated = find_repeated(spec).values() if any(node.within for node in nodes.values()) else ()
+        gates = (*others, *sort_gates(live, dict.fromkeys(repeated)))
         gated = frozenset(gate.op for gate in gates)
         admitted = {each: frozenset(node.admission for node in view.values()) for each, view in views.items()}
         return cls(

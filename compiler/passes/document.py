@@ -14,7 +14,7 @@ from compiler.facts.models import ModelFacts, Observations
 from compiler.facts.parameters import find_known_names
 from compiler.ir.diagnose import DiagnosticSink
 from compiler.ir.hazard_table import HazardTable
-from compiler.ir.instructions import Frozen, Instruction
+from compiler.ir.instructions import Frozen, Gradient, Instruction, TakeAccumulated, Transform
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Mode
 from compiler.ir.value import Scheduled
@@ -22,7 +22,6 @@ from compiler.lower.context import LoweringContext
 from compiler.lower.table import lower_op
 from compiler.lower.verdict import find_checked, is_scaled
 from compiler.passes.freeze import find_fully_frozen, freeze_parameters
-from compiler.passes.mark_rows import mark_rows
 from compiler.passes.order import find_ordering
 from compiler.passes.policies import Policy
 from compiler.passes.select import runs_in
@@ -147,7 +146,7 @@ def lower_mode(
     fully_frozen = find_fully_frozen(spec, frozen, document.names) if frozen else frozenset[str]()
     open_sets = frozenset(name for name, value in document.values.items() if value.may_miss)
     everything = freeze_parameters(lowered, frozen, fully_frozen, spec, open_sets)
-    everything = mark_rows(everything, document.models)
+    everything = _mark_rows(everything, document.models)
     return ModeGraph(
         spec=spec,
         models=document.models,
@@ -156,6 +155,27 @@ def lower_mode(
         everything=everything,
         ordering=find_ordering(spec, everything),
     )
+
+
+def _mark_rows(nodes: Mapping[str, Instruction], models: Mapping[str, ModelFacts]) -> Mapping[str, Instruction]:
+    """Return instructions of which those that give or take a set with rows say so."""
+    if not any(each.has_rows for each in models.values()):
+        return nodes
+    sets: set[str] = set()
+    for node in nodes.values():
+        match node:
+            case (
+                Gradient(models=of, output=str() as output)
+                | Transform(models=of, output=output)
+                | TakeAccumulated(models=of, output=output)
+            ):
+                sets |= {output} if any(models[each].has_rows for each in of) else set()
+            case _:
+                pass
+    return {
+        name: node if sets.isdisjoint((*node.defines, *node.operands)) else replace(node, rows=True)
+        for name, node in nodes.items()
+    }
 
 
 def _select(mode: Mode, nodes: Mapping[str, Instruction], reaches: Mapping[str, Reach]) -> Mapping[str, Instruction]:

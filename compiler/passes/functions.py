@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from compiler.batch.losses import find_sums, is_split
 from compiler.batch.split import split_graph
-from compiler.checks.idle import check_idle
+from compiler.checks.effects import check_idle
 from compiler.checks.micro_batches import check_batch, check_coupled
 from compiler.checks.replicas import check_added, check_gathered
 from compiler.ir.diagnose import span_of
@@ -178,8 +178,11 @@ def _split(
     parts = split_graph(
         whole, document.structure.types, outputs.values, lambda node: runs_in(graph.mode, node, reaches), count
     )
-    context.sink.report((*check_coupled(whole, parts.coupled), *check_gathered(whole, parts.unshared)))
-    context.sink.report(check_added(whole, parts.graph.nodes))
+    context.sink.report(check_coupled(whole, parts.coupled))
+    if parts.unshared:
+        context.sink.report(check_gathered(whole, parts.unshared))
+    if context.spec.is_replicated:
+        context.sink.report(check_added(whole, parts.graph.nodes))
     idle = {gate.op for gate in variant.gates} - variant.fired
     absent = find_absent(parts.graph.nodes, idle) | find_idle_writes(parts.graph.nodes, idle)
     copies = parts.find_firing(graph.nodes, outputs.values, absent)

@@ -41,7 +41,7 @@ def join_calls(graph: StepGraph, context: Context) -> StepGraph:
 
     Its hazards must be known.
     """
-    found = _find_joined(graph, context) if context.spec.join_calls else ()
+    found = _find_joined(graph, context)
     if not found:
         return graph
     first = {name: joined[0] for joined in found for name in joined}

@@ -59,8 +59,6 @@ class Joint(Struct, frozen=True, kw_only=True):
 
 def join_gradients(graph: StepGraph, context: Context) -> StepGraph:
     """Return the graph with one gradient for those that one backward pass gives; its hazards must be known."""
-    if not context.spec.join_gradients or context.spec.parallel is not None:
-        return graph  # sets of replicas leave one by one, each as soon as it is there
     for joint in _find_joints(graph, context):
         graph = _rewrite(graph, joint)
     return graph

@@ -14,6 +14,7 @@ from compiler.checks.effects import check_defer_never, check_skip_scope
 from compiler.checks.micro_batches import check_split_counts
 from compiler.checks.versions import find_unordered_problems
 from compiler.facts.models import describe_models
+from compiler.ir.instructions import Forward, Gradient
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.commits import find_commits
 from compiler.passes.decisions import explain_decisions
@@ -42,6 +43,8 @@ class Pass(Struct, Generic[State], frozen=True, kw_only=True):
 
     name: str
     run: Callable[[State, Context], State]
+    when: Callable[[State, Context], bool] = lambda state, context: True
+    """Whether it has something to do."""
     checks: tuple[Callable[[State, Context], Iterable[Diagnostic]], ...] = ()
     stops: bool = False
     """What its checks find leaves nothing to work on for the passes after it."""
@@ -52,7 +55,8 @@ def run_passes(
 ) -> State | None:
     """Return what the passes make of a state, in order; None where one of them stops. Checks report to the sink."""
     for each in passes:
-        state = each.run(state, context)
+        if each.when(state, context):
+            state = each.run(state, context)
         if hook is not None:
             hook(each.name, state)
         found = [problem for check in each.checks for problem in check(state, context)]
@@ -170,6 +174,22 @@ CHECKS: tuple[Pass[StepGraph], ...] = (
 )
 """The checks of a step's meaning; a batch that is split later does not change it."""
 
+
+def _may_join_gradients(graph: StepGraph, context: Context) -> bool:
+    """Return whether there are gradients for several models, and nothing sends them.
+
+    The sets of replicas leave one by one, each as soon as it is there.
+    """
+    sets = {node.models for node in graph.nodes.values() if isinstance(node, Gradient)}
+    return context.spec.join_gradients and context.spec.parallel is None and len(sets) > 1
+
+
+def _may_join_calls(graph: StepGraph, context: Context) -> bool:
+    """Return whether a model is called more than once on the same micro-batch."""
+    calls = [(node.model, node.micro_batch) for node in graph.nodes.values() if isinstance(node, Forward)]
+    return context.spec.join_calls and len(set(calls)) < len(calls)
+
+
 SCHEDULING: tuple[Pass[StepGraph], ...] = (
     Pass(name="commits", run=lambda graph, context: find_commits(graph)),
     Pass(name="hazards", run=lambda graph, context: find_hazards(graph, context.table)),
@@ -179,10 +199,14 @@ SCHEDULING: tuple[Pass[StepGraph], ...] = (
         checks=(lambda graph, context: graph.problems,),
         stops=True,
     ),
-    Pass(name="join gradients", run=join_gradients),
-    Pass(name="join", run=join_calls),
+    Pass(name="join gradients", run=join_gradients, when=_may_join_gradients),
+    Pass(name="join", run=join_calls, when=_may_join_calls),
     Pass(name="schedule", run=lambda graph, context: schedule(graph, context.policy)),
-    Pass(name="messages", run=lambda graph, context: bundle_messages(graph)),
+    Pass(
+        name="messages",
+        run=lambda graph, context: bundle_messages(graph),
+        when=lambda graph, context: context.spec.parallel is not None,
+    ),
     Pass(name="inline", run=lambda graph, context: inline_parts(graph)),
     Pass(name="flags", run=lambda graph, context: infer_flags(graph, is_sharded=context.spec.is_sharded)),
     Pass(

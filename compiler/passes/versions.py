@@ -110,11 +110,9 @@ class History(Struct, frozen=True, kw_only=True):
     def find_last(self, node: str, causality: Causality) -> int:
         """Return the version that the last writer before a node makes, 0 where there is none."""
         base, bits = causality.meet(node, self.members)
-        if not bits:
-            return 0
         if self.places:
-            return bisect_left(self.places, base + bits.bit_length() - 1) + 1
-        return max(self.versions[writer] for writer in causality.past(node, self.versions))
+            return bisect_left(self.places, base + bits.bit_length() - 1) + 1 if bits else 0
+        return max((self.versions[writer] for writer in causality.past(node, self.versions)), default=0)
 
 
 UNWRITTEN = History(versions={}, members=NOTHING)

@@ -47,10 +47,12 @@ def check_windows(scope: RuleContext) -> Iterator[Diagnostic]:
 def check_iterations(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse an average or copy that counts iterations some of which may be skipped: the step would not know before."""
     updates = (op for op in scope.spec.ops.values() if isinstance(op, UpdateOp))
-    if scope.spec.loss_scale is None and all(op.on_overflow in (None, "apply", "error") for op in updates):
-        return
-    for name, op in scope.sound_ops():
-        if not any(part.repeat for part in op.within) or not isinstance(op, EmaOp | CopyOp):
+    may_skip = scope.spec.loss_scale is not None or any(
+        op.on_overflow not in (None, "apply", "error") for op in updates
+    )
+    following = [(name, op) for name, op in scope.sound_ops() if isinstance(op, EmaOp | CopyOp)]
+    for name, op in following if may_skip else ():
+        if not any(part.repeat for part in op.within):
             continue
         field = "every" if isinstance(op.every, int) and op.every > 1 else ""
         if not field and isinstance(op, EmaOp) and op.is_counted:

@@ -13,8 +13,7 @@ from msgspec import Struct
 from graphspec.diagnostics import Diagnostic, Span, SpecError
 from graphspec.limits import Limits
 from graphspec.read.builder import Path, Plain, Region, SourceText
-from graphspec.read.json_plain import read_plain
-from graphspec.read.json_reader import read_json
+from graphspec.read.json_reader import read_json, read_plain
 from graphspec.read.yaml_reader import read_yaml
 from graphspec.words import closest
 
@@ -168,7 +167,8 @@ def read_document(
     content = path_or_text if isinstance(path_or_text, str) else read_bytes(path_or_text, file, limits)
     text = decode(content, file, limits)
     is_json = file.lower().endswith(".json")
-    reading = read_plain(text.content, limits, as_yaml=not is_json)
+    may_be_json = is_json or text.content.lstrip().startswith("{")
+    reading = read_plain(text.content, limits, as_yaml=not is_json) if may_be_json else None
     if reading is None:
         reading = (read_json if is_json else read_yaml)(text, limits)
     return Document(file=file, text=text.content, data=reading.data, places=Places(text, reading.regions))

@@ -12,7 +12,7 @@ from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, Global
 from runtime.codegen.optimizers import follow
 from runtime.codegen.resources import find_instructions
-from runtime.codegen.scope import EmitScope, setting
+from runtime.codegen.scope import EmitScope
 from runtime.codegen.text import Line
 
 REGISTER = "AVERAGES"
@@ -30,12 +30,10 @@ def find_counted(program: Program) -> Mapping[str, Blend]:
     return found
 
 
-def read_decay(blend: Blend, scope: EmitScope) -> ast.expr:
-    """Return how much of the old average is kept: of iterations, which have one count, by the number of its own."""
-    if blend.progress is None or len(blend.progress.iterations) < 2:
-        return setting(blend.decay, scope)
+def number_decay(blend: Blend, iterations: tuple[str, ...], scope: EmitScope) -> ast.expr:
+    """Return how much of the old average one of several iterations keeps, which have one count, by its number."""
     counted = syntax.name(scope.names.scheduled(str(find_counted(scope.program)[blend.counter].decay)))
-    return syntax.call(counted, syntax.constant(1 + blend.progress.iterations.index(blend.op)))
+    return syntax.call(counted, syntax.constant(1 + iterations.index(blend.op)))
 
 
 def average_globals(context: EmitContext) -> Iterator[Global]:

@@ -28,7 +28,7 @@ from runtime.codegen.optimizers import (
     scheduled_globals,
     sharing_globals,
 )
-from runtime.codegen.shards import divide, own_parameters, shard_globals
+from runtime.codegen.shards import SHARDS, divide, own_parameters
 from runtime.codegen.text import Block, Code, Line
 
 WIDEST = 100
@@ -71,7 +71,7 @@ def emit_build(context: EmitContext) -> Block:
         *dialect.last_lines(context, context.needs),
         *([Line(statement=registered)] if listed else []),
         *window_registration(context),
-        *compressor_registration(context),
+        *(compressor_registration(context) if program.parallel is not None else ()),
         *average_registration(context),
         *registration(context),
     )
@@ -102,7 +102,8 @@ def _globals(context: EmitContext) -> Iterator[Global]:
     yield from dialect.first_globals(needs)
     if program.parallel is not None:
         yield replicas_global(program.parallel)
-    yield from shard_globals(program)
+    if program.is_sharded:
+        yield Global(name=SHARDS, value=syntax.call("Shards", syntax.name("replicas")))
     for model in program.models:
         yield from _model_globals(model, context)
     for models in needs.joint:
@@ -126,7 +127,8 @@ def _globals(context: EmitContext) -> Iterator[Global]:
         value = construct_optimizer(optimizer, context)
         yield Global(name=names.optimizer(optimizer.name), value=value, place=(optimizer.name, optimizer.place))
     yield from window_globals(context)
-    yield from compressor_globals(context)
+    if program.parallel is not None:
+        yield from compressor_globals(program.parallel, context)
     yield from verdict_globals(context)
     if needs.random:
         kind = dialect.sources[program.rng]
@@ -151,7 +153,7 @@ def _model_globals(model: ModelDecl, context: EmitContext) -> Iterator[Global]:
     place = (model.name, model.place)
     variable = syntax.name(names.model(model.name))
     read = syntax.item(syntax.name("MODELS"), syntax.constant(model.name))
-    made = divide(model, read, program)
+    made = divide(model, read, program) if program.is_sharded else read
     if model.is_synced:
         made = syntax.call("synced", made, syntax.name("replicas"))
     yield Global(name=names.model(model.name), value=made, place=place)

@@ -159,7 +159,8 @@ def _emit_parts(context: EmitContext, provided: frozenset[str]) -> Iterator[Code
         yield Line(statement=syntax.register(name, syntax.name(key), syntax.dotted(kind)))
     yield from state_register(context.program, context.dialect)
     yield from window_register(context.program)
-    yield from compressor_register(context.program)
+    if context.program.parallel is not None:
+        yield from compressor_register(context.program)
     yield from average_register(context.program)
     yield from register_lines(context.program)
     yield from weights_register(context.program, provided)

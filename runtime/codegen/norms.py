@@ -40,7 +40,7 @@ def measured(instruction: Instruction, lowered: Lowered, scope: EmitScope) -> Lo
             length = syntax.call("shards.length", gradients, syntax.name(scope.names.joint(maker.models)))
             taken.append(syntax.sequence((length,)))
         else:
-            taken.append(read_values(gradients, instruction))
+            taken.append(read_values(gradients) if instruction.rows else gradients)
     kept = syntax.perform(syntax.call(f"{scope.names.norms}.keep", syntax.constant(instruction.op), *taken))
     return replace(lowered, code=(line_of(instruction, kept), *lowered.code))
 

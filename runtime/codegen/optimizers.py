@@ -78,7 +78,7 @@ def pattern_globals(context: EmitContext) -> Iterator[Global]:
         found = [_match(program.model(model), (match,), context) for model, match in frozen]
         listed = found[0] if len(found) == 1 else syntax.listing(map(syntax.spread, found))
         places = syntax.call("places", syntax.call("among", whole, listed), whole)
-        yield Global(name=names.frozen_places(models, frozen), value=places, comment="currently frozen")
+        yield Global(name=names.frozen_places(models, frozen), value=places)
     for chosen in find_chosen(program):
         found = _match(program.model(chosen.model), (chosen.match,), context)
         stepped = syntax.name(names.parameters(chosen.model))

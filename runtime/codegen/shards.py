@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
-from compiler.ir.instructions import Apply, Assign, Blend, Emit, Forward, InstructionBase
+from compiler.ir.instructions import Apply, Assign, Blend, Emit, Forward, Instruction
 from compiler.ir.program import ModelDecl, Program
 from runtime.codegen import syntax
-from runtime.codegen.dialect import EmitScope, Global
+from runtime.codegen.dialect import EmitScope
 from runtime.codegen.resources import Names, find_instructions
 from runtime.codegen.scope import line_of
-from runtime.codegen.text import Line
+from runtime.codegen.text import Code
 
 SHARDS = "shards"
 """The global variable of the register of shards."""
 
 
-def shard_globals(program: Program) -> Iterator[Global]:
-    """Yield the register of shards, where there are some."""
-    if program.is_sharded:
-        yield Global(name=SHARDS, value=syntax.call("Shards", syntax.name("replicas")))
-
-
 def divide(model: ModelDecl, made: ast.expr, program: Program) -> ast.expr:
     """Return ``shards.divide(MODELS["net"], by_layer=True)``: a model whose parameters are divided."""
-    if not program.is_sharded:
-        return made
     calls = (each for each in find_instructions(program) if isinstance(each, Forward) and each.model == model.name)
     methods = dict.fromkeys(each.method for each in calls if each.method is not None)
     said = {"by_layer": model.kind == "layers", "kept": model.name in find_kept(program)}
@@ -34,9 +25,9 @@ def divide(model: ModelDecl, made: ast.expr, program: Program) -> ast.expr:
     return syntax.call(f"{SHARDS}.divide", made, *map(syntax.constant, methods), **options)
 
 
-def whole(listed: ast.expr, program: Program) -> ast.expr:
+def whole(listed: ast.expr) -> ast.expr:
     """Return ``shards.whole(net_params)``: what a forward reads of parameters, for gradients and their shapes."""
-    return syntax.call(f"{SHARDS}.whole", listed) if program.is_sharded else listed
+    return syntax.call(f"{SHARDS}.whole", listed)
 
 
 def recorded(listed: ast.expr, program: Program) -> ast.expr:
@@ -49,28 +40,27 @@ def find_kept(program: Program) -> frozenset[str]:
     return frozenset(each.model for each in find_instructions(program) if isinstance(each, Forward) and each.kept)
 
 
-def release_written(instruction: Apply | Blend | Assign, scope: EmitScope) -> Iterator[Line]:
-    """Yield a line for each model that was written: what was gathered of it is of the version before."""
-    models = (
-        tuple(model for part in instruction.parts for model in part.models)
-        if isinstance(instruction, Apply)
-        else (instruction.target,)
+def release(instruction: Instruction, code: tuple[Code, ...], scope: EmitScope) -> tuple[Code, ...]:
+    """Return the code of an instruction with lines ``shards.release(net)`` for what was gathered of models.
+
+    After a write it is of the version before; at the end of a step nothing reads it any more.
+    """
+    match instruction:
+        case Apply():
+            models = [model for part in instruction.parts for model in part.models]
+        case Blend() | Assign():
+            models = [instruction.target]
+        case Emit():
+            kept = find_kept(scope.program)
+            calls = (each for each in scope.function.instructions if isinstance(each, Forward))
+            models = [each.model for each in calls if each.model in kept]
+        case _:
+            return code
+    lines = (
+        line_of(instruction, syntax.perform(syntax.call(f"{SHARDS}.release", syntax.name(scope.names.model(model)))))
+        for model in dict.fromkeys(models)
     )
-    yield from _release(instruction, dict.fromkeys(models), scope)
-
-
-def release_kept(instruction: Emit, scope: EmitScope) -> Iterator[Line]:
-    """Yield the lines at the end of a step that let go of what stayed gathered in it."""
-    calls = (each for each in scope.function.instructions if isinstance(each, Forward))
-    kept = find_kept(scope.program) if scope.program.is_sharded else ()
-    yield from _release(instruction, dict.fromkeys(each.model for each in calls if each.model in kept), scope)
-
-
-def _release(instruction: InstructionBase, models: dict[str, None], scope: EmitScope) -> Iterator[Line]:
-    """Yield ``shards.release(net)`` for models, where they have shards."""
-    for model in models if scope.program.is_sharded else ():
-        released = syntax.call(f"{SHARDS}.release", syntax.name(scope.names.model(model)))
-        yield line_of(instruction, syntax.perform(released))
+    return (*lines, *code) if isinstance(instruction, Emit) else (*code, *lines)
 
 
 def own_parameters(model: ModelDecl, names: Names, *, trained: bool) -> ast.expr:

@@ -9,8 +9,7 @@ import pytest
 
 from graphspec.limits import Limits
 from graphspec.read.builder import SourceText
-from graphspec.read.json_plain import read_plain
-from graphspec.read.json_reader import read_json
+from graphspec.read.json_reader import read_json, read_plain
 from graphspec.read.source import read_document
 from graphspec.read.yaml_reader import read_yaml
 

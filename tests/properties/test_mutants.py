@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from graphspec.diagnostics import SpecError
 from graphspec.loading import load
 from tests.oracle.legality import find_circle
+from tests.processes.mutants import MUTANTS as OF_PROCESSES
 from tests.properties.killers import PROPERTIES, TESTS, accepts_right, fails, finds_order, flags_right
 from tests.properties.mutants import EQUIVALENT, MUTANTS
 from tests.properties.outcomes import OUTCOMES
@@ -35,6 +36,13 @@ def test_a_mutant_is_killed_by_its_property(mutant):
     with mutant.applied():
         assert fails(mutant.killer, mutant.spec)
     assert not fails(mutant.killer, mutant.spec)
+
+
+@pytest.mark.parametrize("mutants", [MUTANTS, EQUIVALENT, OF_PROCESSES], ids=["killed", "equivalent", "of processes"])
+def test_every_mutant_changes_something_that_is_there(mutants):
+    for one in mutants:
+        with one.applied():
+            pass
 
 
 def test_what_is_kept_is_for_a_mutant_and_has_no_seed():

@@ -195,6 +195,14 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
         """Read the weights of a model from a file."""
         load_weights(model, name, path)
 
+    def _describe_converted(self) -> Iterator[str]:
+        """Yield a sentence for every class whose parameters were converted."""
+        wanted = str(self.setting.dtype).removeprefix("torch.")
+        for name, found in self.converted.items():
+            way = 'build(..., dtype="float64")' if found == "float64" else f"precision: {{compute: {found}}}"
+            does = "trains in it" if found == "float64" else "computes in it, on weights of float32"
+            yield f"the class of '{name}' makes its parameters in {found}; they become {wanted}. `{way}` {does}"
+
     def observe_batch(self, plan: Plan, program: Program, models: Models, batch: int) -> RunObservation:
         """Run a program of forwards at one batch size and its neighbour."""
         watch = Watch()
@@ -213,20 +221,14 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
                 for name, each in outputs.items()
                 if isinstance(each, torch.Tensor)
             }
-        notes: list[str] = []
-        wanted = str(self.setting.dtype).removeprefix("torch.")
-        for name, found in self.converted.items():
-            way = 'build(..., dtype="float64")' if found == "float64" else f"precision: {{compute: {found}}}"
-            does = "trains in it" if found == "float64" else "computes in it, on weights of float32"
-            made = f"the class of '{name}' makes its parameters in {found}; they become {wanted}"
-            notes.append(f"{made}. `{way}` {does}")
+
         return RunObservation(
             types=find_types(seen, "batch"),
             ran=frozenset(watch.ran),
             drawing=frozenset(watch.drawing),
             recomputing=frozenset(watch.recomputing),
             redrawing=frozenset(watch.redrawing),
-            notes=tuple(notes),
+            notes=tuple(self._describe_converted()),
         )
 
     def has_buffers(self, model: nn.Module) -> bool:

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
 from compiler.ir.instructions import (
     Accumulate,
     Adapt,
@@ -41,7 +43,7 @@ from runtime.codegen.lower.states import lower_store
 from runtime.codegen.lower.transform import lower_transform
 from runtime.codegen.lower.writes import lower_apply, lower_assign, lower_blend
 from runtime.codegen.scope import hold, line_of, number, with_notes
-from runtime.codegen.shards import release_kept
+from runtime.codegen.shards import release
 from runtime.codegen.text import Line
 
 Kind = TypeVar("Kind", bound=InstructionBase)
@@ -50,7 +52,8 @@ LowerFn: TypeAlias = Callable[[InstructionBase, EmitScope], Lowered]
 
 def lower(instruction: Instruction, scope: EmitScope) -> Lowered:
     """Return the code of an instruction."""
-    return LOWERINGS[type(instruction)](instruction, scope)
+    lowered = LOWERINGS[type(instruction)](instruction, scope)
+    return replace(lowered, code=release(instruction, lowered.code, scope)) if scope.program.is_sharded else lowered
 
 
 def _row(kind: type[Kind], lowering: Callable[[Kind, EmitScope], Lowered]) -> tuple[type[InstructionBase], LowerFn]:
@@ -87,7 +90,7 @@ def _lower_emit(instruction: Emit, scope: EmitScope) -> Lowered:
         use = syntax.name(scope.names.value(value))
         outputs[value] = scope.dialect.output(use) if value in scope.flow.carrying else use
     given = line_of(instruction, syntax.give(syntax.dictionary(outputs)))
-    return Lowered(code=(*release_kept(instruction, scope), *_share_buffers(instruction, scope), given))
+    return Lowered(code=(*_share_buffers(instruction, scope), given))
 
 
 def _share_buffers(instruction: Emit, scope: EmitScope) -> Iterator[Line]:

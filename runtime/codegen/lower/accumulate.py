@@ -83,15 +83,16 @@ def window_globals(context: EmitContext) -> Iterator[Global]:
     own = context.dialect.own_window if is_replicated(context.program) else ""
     for each in find_windows(context.program):
         models, names = each.models, context.names
-        parameters = names.joint(models)
+        parameters = syntax.name(names.joint(models))
+        stepped = whole(parameters) if context.program.is_sharded else parameters
         options: dict[str, ast.expr] = {"is_mean": syntax.constant(False)} if each.reduce == "sum" else {}
         options |= {"is_counted": syntax.constant(True)} if each.count else {}
         options |= {"may_miss": syntax.constant(True)} if each.may_miss else {}
         options |= {"guard": syntax.constant(each.guard)} if each.guard != "none" else {}
         options |= {"keeps_before": syntax.constant(True)} if each.window in restored else {}
-        made = syntax.call(own or context.dialect.window, whole(syntax.name(parameters), context.program), **options)
+        made = syntax.call(own or context.dialect.window, stepped, **options)
         if context.program.has_rows(models):
-            made = syntax.call("RowWindow", syntax.name(parameters), list_tables(models, context), **options)
+            made = syntax.call("RowWindow", parameters, list_tables(models, context), **options)
         yield Global(name=names.window(each.window), value=made, place=(each.op, each.place))
 
 

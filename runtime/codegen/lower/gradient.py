@@ -23,7 +23,8 @@ def find_targets(instruction: Gradient, scope: EmitScope) -> ast.expr:
         return values[0] if len(values) == 1 else syntax.sequence(values)
     weights = instruction.weights
     if weights is None:
-        models = whole(syntax.name(scope.names.joint(instruction.models)), scope.program)
+        models = syntax.name(scope.names.joint(instruction.models))
+        models = whole(models) if scope.program.is_sharded else models
     else:
         models = syntax.name(scope.names.value(weights))
     return syntax.listing([syntax.spread(models), *values]) if values else models

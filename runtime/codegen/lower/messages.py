@@ -36,11 +36,12 @@ def lower_start(instruction: Start, scope: EmitScope) -> Lowered:
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
 
 
-def sending(instruction: Gradient, code: tuple[Code, ...], scope: EmitScope) -> tuple[Code, ...]:
+def sending(
+    instruction: Gradient, code: tuple[Code, ...], parallel: ParallelDecl, scope: EmitScope
+) -> tuple[Code, ...]:
     """Return the code of a gradient, in a block that sends its set while it is taken, where that may leave so."""
-    parallel = scope.program.parallel
     is_changed = instruction.scaled or instruction.rows or instruction.create_graph or instruction.weights is not None
-    if parallel is None or parallel.bucket_mb is None or is_changed:
+    if parallel.bucket_mb is None or is_changed:
         return code
     starts = (each for each in scope.function.instructions if isinstance(each, Start))
     if not any(part.value == instruction.output for each in starts for part in each.parts):
@@ -67,11 +68,9 @@ def replicas_global(parallel: ParallelDecl) -> Global:
     return Global(name="replicas", value=syntax.call("Replicas", syntax.name("device"), **options))
 
 
-def compressor_globals(context: EmitContext) -> Iterator[Global]:
+def compressor_globals(parallel: ParallelDecl, context: EmitContext) -> Iterator[Global]:
     """Yield what keeps the rest of each gradient set that is sent in part."""
-    parallel = context.program.parallel
     for each in find_compressed(context.program):
-        assert parallel is not None
         assert parallel.compress is not None
         options = {name: syntax.literal(value) for name, value in parallel.compress.options.items()}
         parameters = syntax.name(context.names.joint(each.parts[0].models))

@@ -40,7 +40,7 @@ def lower_check(instruction: CheckFinite, scope: EmitScope) -> Lowered:
         return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
     opened = find_open(scope.function)
     read = ((each, syntax.name(scope.names.value(each))) for each in instruction.gradients)
-    named = ((each, read_values(name, instruction)) for each, name in read)
+    named = ((each, read_values(name) if instruction.rows else name) for each, name in read)
     sets = (scope.dialect.present(name) if each in opened else name for each, name in named)
     filled: dict[str, ast.expr] = {}
     if instruction.filled:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from compiler.facts.parameters import find_tables
-from compiler.ir.instructions import ApplyPart, Gradient, Instruction, TakeAccumulated, Transform
+from compiler.ir.instructions import ApplyPart, Gradient, TakeAccumulated, Transform
 from compiler.ir.program import Function, Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope
@@ -17,9 +17,9 @@ def over_rows(path: str, sets: Iterable[ast.expr], *rest: ast.expr, **said: ast.
     return syntax.call("over_rows", syntax.dotted(path), syntax.sequence(sets), *rest, **said)
 
 
-def read_values(gradients: ast.expr, instruction: Instruction) -> ast.expr:
-    """Return a set as plain tensors, for what reads its numbers alone: ``values_of(step_)``."""
-    return syntax.call("values_of", gradients) if instruction.rows else gradients
+def read_values(gradients: ast.expr) -> ast.expr:
+    """Return ``values_of(step_)``: a set as plain tensors, for what reads its numbers alone."""
+    return syntax.call("values_of", gradients)
 
 
 def find_row_sets(function: Function) -> frozenset[str]:

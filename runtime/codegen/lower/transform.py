@@ -46,7 +46,7 @@ def close_missing(instruction: Transform, scope: EmitScope) -> ast.expr:
 def _parameters(instruction: Transform, scope: EmitScope) -> ast.expr:
     """Return the parameters that a transform's gradients belong to, each as large as its gradient."""
     listed = syntax.name(scope.names.joint(instruction.models))
-    return listed if instruction.is_sharded else whole(listed, scope.program)
+    return whole(listed) if scope.program.is_sharded and not instruction.is_sharded else listed
 
 
 def frozen_places(instruction: Gradient | Transform | Accumulate, scope: EmitScope) -> list[ast.expr]:

@@ -12,14 +12,13 @@ from compiler.ir.instructions import Apply, ApplyPart, Assign, Blend
 from compiler.ir.value import Scheduled
 from compiler.ir.weight_terms import Projection
 from runtime.codegen import syntax
-from runtime.codegen.averages import read_decay
+from runtime.codegen.averages import number_decay
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.lower.row_sets import has_rows, step_rows
 from runtime.codegen.lower.transform import apply_present
 from runtime.codegen.needs import are_tied, follows_buffers
 from runtime.codegen.resources import averaged_keys, chosen_list
-from runtime.codegen.scope import line_of, number, with_notes, write_comment
-from runtime.codegen.shards import release_written
+from runtime.codegen.scope import line_of, number, setting, with_notes, write_comment
 from runtime.codegen.text import Line
 
 
@@ -39,7 +38,7 @@ def lower_apply(instruction: Apply, scope: EmitScope) -> Lowered:
     lines += [
         line_of(instruction, syntax.perform(_project(each, instruction, scope))) for each in instruction.projections
     ]
-    return Lowered(code=with_notes(instruction, (*lines, *release_written(instruction, scope))))
+    return Lowered(code=with_notes(instruction, lines))
 
 
 def _project(projection: Projection, instruction: Apply, scope: EmitScope) -> ast.expr:
@@ -98,7 +97,9 @@ def lower_blend(instruction: Blend, scope: EmitScope) -> Lowered:
     """Return the average of the weights, then the lines for the buffers."""
     comment = _follow_comment(instruction, instruction.source, instruction.target)
     lists = [_weights(each, scope) for each in (instruction.target, instruction.source)]
-    decay = read_decay(instruction, scope)
+    iterations = () if instruction.progress is None else instruction.progress.iterations
+    is_one = len(iterations) < 2
+    decay = setting(instruction.decay, scope) if is_one else number_decay(instruction, iterations, scope)
     writes: list[ast.expr] = []
     if instruction.averaging:
         kept = (
@@ -130,11 +131,7 @@ def lower_blend(instruction: Blend, scope: EmitScope) -> Lowered:
         drawn = [syntax.name("random"), syntax.constant(instruction.op)] if instruction.drawing else []
         writes.append(syntax.call("round_at_random" if drawn else "round_to", lists[0], dtype, *drawn))
     lines = [line_of(instruction, syntax.perform(each)) for each in writes]
-    return Lowered(
-        code=with_notes(
-            instruction, [replace(lines[0], comment=comment), *lines[1:], *release_written(instruction, scope)]
-        )
-    )
+    return Lowered(code=with_notes(instruction, [replace(lines[0], comment=comment), *lines[1:]]))
 
 
 def written_lists(instruction: Apply | Blend | Assign, scope: EmitScope) -> Iterator[ast.expr]:
@@ -156,7 +153,7 @@ def lower_assign(instruction: Assign, scope: EmitScope) -> Lowered:
     if follows_buffers(instruction, scope.program):
         copied = syntax.call("copy_into", *_buffers(instruction, scope))
         lines.append(line_of(instruction, syntax.perform(copied)))
-    return Lowered(code=with_notes(instruction, (*lines, *release_written(instruction, scope))))
+    return Lowered(code=with_notes(instruction, lines))
 
 
 def _weights(model: str, scope: EmitScope) -> ast.expr:

@@ -46,4 +46,6 @@ def lower_gradient(instruction: Gradient, scope: EmitScope, retained: ast.expr |
         if train is not None:
             switch = syntax.method(syntax.name(scope.names.model(each.model)), "train" if train else "eval")
             switches.append(line_of(instruction, syntax.perform(switch)))
-    return Lowered(code=(*switches, *sending(instruction, recomputing(instruction, line, kept, scope), scope)))
+    code, parallel = recomputing(instruction, line, kept, scope), scope.program.parallel
+    code = code if parallel is None else sending(instruction, code, parallel, scope)
+    return Lowered(code=(*switches, *code))
