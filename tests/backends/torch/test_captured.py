@@ -269,7 +269,7 @@ def test_the_rules_of_optimizers(compiler, rule):
 def test_groups_and_numbers_that_are_set_by_hand(compiler):
     curve = {"schedule": "cosine", "from": 0.1, "to": 0.01, "over": 6}
     groups = [{"match": "bias$", "weight_decay": 0.0}, {"match": "^0.weight", "lr_scale": 0.5}]
-    eager, captured = pair(spec_of({"name": "adamw", "lr": curve, "weight_decay": 0.1}, groups=groups))
+    eager, captured = pair(spec_of({"name": "adamw", "lr": curve, "weight_decay": 0.1}, own={"groups": groups}))
     assert_same(eager, captured, draw(eager, 3))
     for step in (eager, captured):
         step.optimizers["net"].options["eps"] = 0.1

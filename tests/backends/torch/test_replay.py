@@ -56,6 +56,13 @@ def test_numbers_of_the_host_change_from_replay_to_replay(recorder, accumulate):
     assert recorder.recorded >= 1
 
 
+def test_factors_of_penalties_change_from_replay_to_replay(recorder):
+    curve = {"schedule": "cosine", "from": 0.1, "to": 0.01, "over": 20, "clock": "steps"}
+    eager, captured = pair(spec_of({"name": "sgd", "lr": 0.1}, own={"regularizer": [{"l1": curve}, {"l2": curve}]}))
+    assert_same(eager, captured, draw(eager, 15))
+    assert recorder.recorded == 1
+
+
 def test_results_of_a_step_stay_as_they_are(recorder):
     _, captured = pair(spec_of("adam"))
     found = [captured(batch)["loss"] for batch in draw(captured, 6)]

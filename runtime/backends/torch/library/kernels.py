@@ -238,8 +238,10 @@ def foreach_clamp_(tensors: list[torch.Tensor], low: float, high: float) -> None
         torch._foreach_clamp_max_(tensors, high)
 
 
-def foreach_shift(tensors: TensorList, others: TensorList, factor: float) -> tuple[torch.Tensor, ...]:
+def foreach_shift(tensors: TensorList, others: TensorList, factor: float | torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return every tensor with its partner, times a factor, added."""
+    if isinstance(factor, torch.Tensor):  # torch's own takes a number, and would wait for the device to have it
+        return tuple(each + factor * other for each, other in zip(tensors, others, strict=True))
     return tuple(torch._foreach_add(tensors, others, alpha=factor))
 
 
