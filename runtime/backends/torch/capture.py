@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import types
 import warnings
@@ -48,6 +49,8 @@ Report = Callable[[str], None]
 Sizes = tuple[Sequence[int | str], ...]
 COMPILER: str | Compile = "inductor"
 """What compiles the graphs."""
+RAISED = re.compile(r"\w+\((['\"])(.*)\1\)")
+"""An error of a function of the step, as Dynamo shows it."""
 
 
 class _Traced(Exception):
@@ -362,4 +365,6 @@ def explain(error: BaseException) -> str:
     lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
     named = ("Developer debug context: raised exception", "Explanation:")  # the first of them that is there says most
     said = (line.removeprefix(name).strip() for name in named for line in lines if line.startswith(name))
-    return next(said, "").rstrip(".") or ERRORS.clean(inner)
+    found = next(said, "").rstrip(".")
+    raised = RAISED.fullmatch(found)
+    return (raised[2] if raised else found) or ERRORS.clean(inner)
