@@ -113,14 +113,8 @@ class Calls(TorchFunctionMode):
         result = func(*args, **kwargs)
         if is_in_place:
             log.sources.clear()
-        if log.loose:  # which values are made of a forward without a graph, and which of these lead to a loss
-            inputs = [*find_tensors(args), *find_tensors(kwargs.values())]
-            forwards = log.forwards_of(inputs)
-            for each in find_tensors((result, *(args[:1] if is_in_place else ()))) if forwards else ():
-                if node_of(each) is not None:
-                    log.use(inputs)
-                else:
-                    log.loose.put(each, Tag(forwards=forwards))
+        if log.loose:
+            self._follow_forwards(args, kwargs, result, is_in_place)
         self._follow(name, args, kwargs, result)
         if log.tape is not None:
             log.tape.called(name, args, kwargs, result)
@@ -213,6 +207,16 @@ class Calls(TorchFunctionMode):
                 if key is not None:
                     log.sources[key] = frozenset().union(*(log.sources_of(other[index]) for other in lists))
 
+    def _follow_forwards(self, args: Sequence[Any], kwargs: dict[str, Any], result: Any, is_in_place: bool) -> None:
+        """Note which values are made of a forward without a graph, and which of these lead to a loss."""
+        inputs = [*find_tensors(args), *find_tensors(kwargs.values())]
+        forwards = self._log.forwards_of(inputs)
+        for each in find_tensors((result, *(args[:1] if is_in_place else ()))) if forwards else ():
+            if node_of(each) is not None:
+                self._log.use(inputs)
+            else:
+                self._log.loose.put(each, Tag(forwards=forwards))
+
     def _follow(self, name: str, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Give results the tags of what they are made of, and nodes of the graph their lines."""
         log = self._log
@@ -238,13 +242,23 @@ class Calls(TorchFunctionMode):
         if log.calls and not log.tags and name != "detach":
             return
         inputs = [*find_tensors(args), *find_tensors(kwargs.values())]
+        tag = self._combine(name, args, inputs)
+        if not (log.calls or log.running):
+            tag = tag._replace(copy=find_copy(log, name, inputs, results[0]))
+        for each in results:
+            if tag != EMPTY or log.tags:
+                log.tags.put(each, tag)
+
+    def _combine(self, name: str, args: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Tag:
+        """Return the tag of what a function makes of tensors: their cuts, what they are made of, and their scale."""
+        log = self._log
         tags = [log.tags.of(each) for each in inputs]
         cuts = self._find_cuts(name, inputs, tags)
         sources = frozenset[Source]()
         if not log.calls:
             # What a model computes is made of all its weights; only weights themselves are of interest here.
-            for each, held in zip(inputs, tags, strict=True):
-                sources |= log.sources_of(each) if node_of(each) is None else held.sources
+            for each, tag in zip(inputs, tags, strict=True):
+                sources |= log.sources_of(each) if node_of(each) is None else tag.sources
             sources = sources if len(sources) <= _MOST_SOURCES else frozenset()
         scale = next((each.scale for each in tags if each.scale is not None), None)
         if scale is not None:
@@ -252,12 +266,7 @@ class Calls(TorchFunctionMode):
             is_inverse = name in MULTIPLYING and any(abs(each * scale - 1) < _ROUNDING for each in numbers)
             if is_inverse or (name in DIVIDING and scale in numbers):
                 scale = None
-        tag = Tag(cuts, sources, scale)
-        if not (log.calls or log.running):
-            tag = tag._replace(copy=find_copy(log, name, inputs, results[0]))
-        for each in results:
-            if tag != EMPTY or log.tags:
-                log.tags.put(each, tag)
+        return Tag(cuts, sources, scale)
 
     def _find_cuts(self, name: str, inputs: Sequence[torch.Tensor], tags: Sequence[Tag]) -> frozenset[int]:
         """Return the cuts of a result.

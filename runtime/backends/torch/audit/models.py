@@ -74,19 +74,24 @@ class Models:
         if torch.is_grad_enabled():
             log.use(inputs)
         if not torch.is_grad_enabled():
-            nodes = [node for node in map(node_of, inputs) if node is not None]
-            if nodes and not is_called_from("checkpoint", "backward"):
-                number = len(log.cuts) + 1
-                for node in nodes:
-                    if not hasattr(node, "variable"):
-                        node.metadata[CUTS] = (*node.metadata.get(CUTS, ()), number)
-                log.cuts.append(CutMark(Cut(kind="no_grad", place=place, what=log.names.of(module)), number))
-                self._losing[id(module)] = len(log.cuts) - 1
+            self._note_cut(module, inputs, place)
         elif len(log.layers) == 1:
             marks = frozenset().union(*(log.tags.of(each).cuts for each in inputs))
             taken = frozenset(each for each in marks if log.cuts[each].cut.kind == "no_create_graph")
             if taken:
                 self._taking[id(module)] = taken
+
+    def _note_cut(self, module: nn.Module, inputs: Sequence[torch.Tensor], place: Place) -> None:
+        """Note that a module runs without a graph on inputs that have one."""
+        log, nodes = self._log, [node for node in map(node_of, inputs) if node is not None]
+        if not nodes or is_called_from("checkpoint", "backward"):
+            return
+        number = len(log.cuts) + 1
+        for node in nodes:
+            if not hasattr(node, "variable"):
+                node.metadata[CUTS] = (*node.metadata.get(CUTS, ()), number)
+        log.cuts.append(CutMark(Cut(kind="no_grad", place=place, what=log.names.of(module)), number))
+        self._losing[id(module)] = len(log.cuts) - 1
 
     def leave(self, module: nn.Module, args: Sequence[Any], result: Any) -> None:
         """Note that a module returns, or raises."""
