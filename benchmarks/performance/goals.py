@@ -111,7 +111,7 @@ def _tell_captured(steps: Rows, examples: Rows) -> Iterator[str]:
     what = "[captured step](#one-graph), of the emitted one and of the idiom, geometric means of these eleven"
     means = f"{number(find_mean(steps, 'eager'))}, {number(find_mean(steps, 'idiom'))}"
     yield line(what, "0.70, 0.58", "none", means, "`python -m benchmarks.captured`")
-    what = "of the eager one, geometric mean of the examples"
+    what = "of the eager one, geometric mean of the captured examples"
     by = "`python -m benchmarks.captured --examples`"
     yield line(what, "0.70", "none", number(find_mean(examples, "eager")), by)
     # The tests of the captured examples say this one.

@@ -44,7 +44,7 @@ class Pass(Struct, Generic[State], frozen=True, kw_only=True):
     name: str
     run: Callable[[State, Context], State]
     when: Callable[[State, Context], bool] = lambda state, context: True
-    """Whether it has something to do."""
+    """Whether it may have something to do."""
     checks: tuple[Callable[[State, Context], Iterable[Diagnostic]], ...] = ()
     stops: bool = False
     """What its checks find leaves nothing to work on for the passes after it."""
@@ -176,7 +176,7 @@ CHECKS: tuple[Pass[StepGraph], ...] = (
 
 
 def _may_join_gradients(graph: StepGraph, context: Context) -> bool:
-    """Return whether there are gradients for several models, and nothing sends them.
+    """Return whether gradients may be joined: those for several models, which no replica sends.
 
     The sets of replicas leave one by one, each as soon as it is there.
     """
@@ -185,7 +185,7 @@ def _may_join_gradients(graph: StepGraph, context: Context) -> bool:
 
 
 def _may_join_calls(graph: StepGraph, context: Context) -> bool:
-    """Return whether a model is called more than once on the same micro-batch."""
+    """Return whether calls may be joined: those of a model that is called more than once on a micro-batch."""
     calls = [(node.model, node.micro_batch) for node in graph.nodes.values() if isinstance(node, Forward)]
     return context.spec.join_calls and len(set(calls)) < len(calls)
 

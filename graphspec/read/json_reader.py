@@ -1,7 +1,7 @@
-"""Read JSON strictly, with the place of every key and value, without recursion.
+"""Read JSON strictly, with the place of every key and value.
 
 A text that is plainly right is read at once, by Python's decoder in C, and places are found when they are asked for.
-Whatever needs to be explained is read token by token.
+Whatever needs to be explained is read token by token, without recursion.
 """
 
 from __future__ import annotations

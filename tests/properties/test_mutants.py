@@ -39,7 +39,7 @@ def test_a_mutant_is_killed_by_its_property(mutant):
 
 
 @pytest.mark.parametrize("mutants", [MUTANTS, EQUIVALENT, OF_PROCESSES], ids=["killed", "equivalent", "of processes"])
-def test_every_mutant_changes_something_that_is_there(mutants):
+def test_every_mutant_names_something_that_is_there(mutants):
     for one in mutants:
         with one.applied():
             pass

@@ -49,8 +49,8 @@ Report = Callable[[str], None]
 Sizes = tuple[Sequence[int | str], ...]
 COMPILER: str | Compile = "inductor"
 """What compiles the graphs."""
-RAISED = re.compile(r"\w+\((['\"])(.*)\1\)")
-"""An error of a function of the step, as Dynamo shows it."""
+RAISED = re.compile(r"(?:Value|Type|Runtime)Error\((['\"])((?:(?!\1).)+)\1\)")
+"""An error that a function of the step raises with a sentence, as Dynamo shows it."""
 
 
 class _Traced(Exception):
@@ -365,6 +365,6 @@ def explain(error: BaseException) -> str:
     lines = [line.strip() for line in str(inner).splitlines() if line.strip()]
     named = ("Developer debug context: raised exception", "Explanation:")  # the first of them that is there says most
     said = (line.removeprefix(name).strip() for name in named for line in lines if line.startswith(name))
-    found = next(said, "").rstrip(".")
+    found = next(said, "")
     raised = RAISED.fullmatch(found)
-    return (raised[2] if raised else found) or ERRORS.clean(inner)
+    return (raised[2] if raised else found).rstrip(".") or ERRORS.clean(inner)

@@ -221,7 +221,6 @@ class TorchObserver(Observer[torch.device, torch.dtype, nn.Module]):
                 for name, each in outputs.items()
                 if isinstance(each, torch.Tensor)
             }
-
         return RunObservation(
             types=find_types(seen, "batch"),
             ran=frozenset(watch.ran),

@@ -329,8 +329,8 @@ def test_what_cannot_be_captured_is_told_before_the_first_step_and_runs_eagerly(
 
 def test_an_error_that_a_function_of_the_step_raises_says_why(compiler):
     eager, captured = pair(spec_of({"name": "sgd", "lr": 0.1, "momentum": 0.9, "fused": False}))
-    reason = "train (step) runs eagerly: op 'step': without a fused kernel, its first gradient makes its slots"
-    assert reason in captured.notes
+    why = "the optimizer has no fused kernel, so its slots are made by the first gradient"
+    assert f"train (step) runs eagerly: op 'step': {why}" in captured.notes
     assert_same(eager, captured, draw(eager, 2))
 
 

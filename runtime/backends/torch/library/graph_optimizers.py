@@ -135,7 +135,7 @@ class GraphSGD(InGraph, SGD):
         lr, momentum, decay, nesterov = (numbers[name] for name in ("lr", "momentum", "weight_decay", "nesterov"))
         momenta = self.momenta or [None] * len(self.parameters)
         if is_there(momentum) and momenta[0] is None:
-            raise ValueError("without a fused kernel, its first gradient makes its slots")
+            raise ValueError("the optimizer has no fused kernel, so its slots are made by the first gradient")
         v: Any
         for p, g, v in zip(self.parameters, gradients, momenta, strict=True):
             g = g + decay * p if is_there(decay) else g

@@ -10,8 +10,8 @@ import torch
 from runtime.backends.torch.library.kernels import TensorList, foreach_shift, foreach_signs
 from runtime.backends.torch.library.optimizers import require_gradients
 
-Factor: TypeAlias = float | Callable[[], float]
-"""A number, or what reads it in every step."""
+Factor: TypeAlias = float | Callable[[], float | torch.Tensor]
+"""A number, or what reads it in every step: a tensor, where the step is captured."""
 
 
 class Penalty:
