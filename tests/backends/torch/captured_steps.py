@@ -73,7 +73,7 @@ def plan_of(name: str):
     return compile_step(load(next(EXAMPLES.glob(f"*/{name}.yaml"))))
 
 
-def spec_of(rule, precision=None, further=None, models=None, own=None, **update):
+def spec_of(rule, precision=None, further=None, *, models=None, own=None, **update):
     """Return the plan of a step of a small net; ``own`` is more of the net, ``further`` are ops, ``models`` models."""
     net = {"layers": [{"linear": 5}, "relu", {"linear": 3}], "optimizer": rule, **(own or {})}
     ops = {

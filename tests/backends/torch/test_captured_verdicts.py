@@ -48,7 +48,7 @@ def test_updates_whose_gradients_are_not_finite_leave_no_trace_in_a_graph(compil
     rule = {"name": rule, "lr": {"schedule": "step", "from": 0.05, "factor": 0.5, "every": 3}}
     rule |= {"momentum": 0.9} if rule["name"] == "sgd" else {}
     groups = [{"match": "0.*", "lr_scale": 0.5}] if rule["name"] == "adam" else None
-    eager, captured = pair(spec_of(rule, groups, SCALED, average))
+    eager, captured = pair(spec_of(rule, SCALED, average, own={"groups": groups} if groups else None))
     assert assert_same_verdicts(eager, captured) == [number not in BAD for number in range(12)]
     assert compiler.graphs == 1
     for one, other in ((eager, captured), (captured, eager)):
