@@ -30,9 +30,9 @@ def whole(listed: ast.expr) -> ast.expr:
     return syntax.call(f"{SHARDS}.whole", listed)
 
 
-def recorded(listed: ast.expr, program: Program) -> ast.expr:
+def recorded(listed: ast.expr) -> ast.expr:
     """Return ``shards.recorded(net_params)``: what says of parameters whether a gradient is recorded."""
-    return syntax.call(f"{SHARDS}.recorded", listed) if program.is_sharded else listed
+    return syntax.call(f"{SHARDS}.recorded", listed)
 
 
 def find_kept(program: Program) -> frozenset[str]:

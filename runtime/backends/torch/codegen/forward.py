@@ -75,16 +75,18 @@ def _call(instruction: Forward, scope: EmitScope) -> ast.expr:
 
 def _contexts(instruction: Forward, scope: EmitScope) -> list[ast.expr]:
     """Return the contexts of the call."""
-    contexts: list[ast.expr] = []
+    frozen_lists: list[ast.expr] = []
     if _is_frozen(instruction, scope):
-        listed = syntax.name(scope.names.parameters(instruction.model))
-        contexts.append(syntax.call(scope.dialect.freezing, recorded(listed, scope.program)))
+        frozen_lists.append(syntax.name(scope.names.parameters(instruction.model)))
     model = scope.program.model(instruction.model)
     again = is_recomputed(instruction, scope.program)
     frozen = model.frozen and not model.tied and not again  # its weights would not be frozen the second time
     if instruction.graph and frozen and instruction.model in scope.needs.differentiated:
-        listed = syntax.name(scope.names.frozen(instruction.model))
-        contexts.append(syntax.call(scope.dialect.freezing, recorded(listed, scope.program)))
+        frozen_lists.append(syntax.name(scope.names.frozen(instruction.model)))
+    contexts: list[ast.expr] = [
+        syntax.call(scope.dialect.freezing, recorded(listed) if scope.program.is_sharded else listed)
+        for listed in frozen_lists
+    ]
     if instruction.draws and not _draws_by_layers(instruction, scope):
         contexts.append(syntax.call("random.forked", draw_key(instruction)))
     return contexts
