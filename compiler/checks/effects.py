@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -49,12 +49,12 @@ def check_shown(graph: ModeGraph) -> Iterator[Diagnostic]:
 
 def check_no_effect(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-NO-EFFECT for an `after` without which every op reads the same versions, outside of blocks and phases."""
-    producers, consumers = graph.producers, dict[str, tuple[str, ...]]()
+    producers, consumers = graph.producers, dict[str, list[str]]()
     for node in graph.nodes.values():
         for use in node.uses:
             producer = producers.get(use.value)
             if producer is not None:
-                consumers[producer] = (*consumers.get(producer, ()), node.id)
+                consumers.setdefault(producer, []).append(node.id)
     for name, node in graph.nodes.items():
         for index, other in enumerate(graph.spec.ops[name].after or () if node.id == node.op else ()):
             if other not in graph.nodes or not graph.nodes[other].writes:
@@ -74,7 +74,7 @@ def check_no_effect(graph: ModeGraph) -> Iterator[Diagnostic]:
                 )
 
 
-def _reads_downstream(graph: ModeGraph, name: str, other: str, consumers: Mapping[str, tuple[str, ...]]) -> bool:
+def _reads_downstream(graph: ModeGraph, name: str, other: str, consumers: Mapping[str, Sequence[str]]) -> bool:
     """Return whether an op, or something computed from it, reads what another writes: the common, cheap case."""
     reached, pending = {name}, [name]
     while pending:
@@ -142,7 +142,8 @@ def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[
     needed = {_find_written(spec, name) for name in firing & spec.ops.keys()}
     for name, op in spec.ops.items():
         is_part = find_expression(op) not in (None, name)  # the whole expression is reported
-        if name in firing or is_part or _find_written(spec, name) in needed - {None}:
+        written = _find_written(spec, name)
+        if name in firing or is_part or (written is not None and written in needed):
             continue
         match op:
             case EmaOp(ema=source) | CopyOp(copy_=source):
@@ -151,8 +152,8 @@ def check_dead(spec: GraphSpec, live: Mapping[str, frozenset[str]]) -> Iterator[
             case _:
                 message = f"nothing uses '{name}': it never runs"
                 help = "use its value, list it under `outputs:`, or remove it"
+        needed.add(written)
         span = span_of(spec, name)
-        needed.add(_find_written(spec, name))
         yield Diagnostic(code="W-DEAD", severity="warning", message=message, span=span, label="never runs", help=help)
 
 

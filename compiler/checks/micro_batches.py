@@ -146,7 +146,8 @@ def _find_origins(graph: ModeGraph, value: str) -> Iterator[str]:
     for each in pending:
         yield each
         op = spec.ops.get(makers.get(each, each))
-        new = [one.name for one in (op.operands() if op is not None else ()) if one.name not in rows | seen]
+        operands = (one.name for one in (op.operands() if op is not None else ()))
+        new = [name for name in operands if name not in rows and name not in seen]
         seen.update(new)
         pending.extend(new)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -99,7 +99,7 @@ def _lower_share(loss: str, kept: Mapping[str, str], suffix: str, context: Lower
 
 
 def _keep(
-    value: str, kept: Mapping[str, str], suffix: str, context: LoweringContext, whole: Collection[str] | None = None
+    value: str, kept: Mapping[str, str], suffix: str, context: LoweringContext, whole: Container[str] | None = None
 ) -> Made:
     """Return what remains of a value when only some of its terms are kept, each under a replacement name.
 

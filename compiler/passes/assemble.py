@@ -50,10 +50,10 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
         last.update((use.value, name) for use in uses if use.value in last)
     checks = (node for node in graph.nodes.values() if isinstance(node, CheckFinite))
     verdicts = {node.verdict for node in graph.nodes.values()}  # the end of the step asks for them once more
-    verdicts |= {value for node in checks for value in node.defines}
+    kept = {*graph.outputs, *verdicts, *(value for node in checks for value in node.defines)}
     released: dict[str, list[str]] = {}
     for value, name in last.items():
-        if value not in graph.outputs and value not in verdicts:
+        if value not in kept:
             released.setdefault(name, []).append(value)
     return {name: tuple(values) for name, values in released.items()}
 

@@ -25,10 +25,10 @@ def inline_parts(graph: StepGraph) -> StepGraph:
             readers.setdefault(use.value, []).append(node.id)
     lines: dict[str, str] = {}
     """By node: that in whose line it stands in the end."""
-    nodes = dict(graph.nodes)
+    nodes, returned = dict(graph.nodes), frozenset(graph.outputs)
     for name in reversed(graph.sequence):
         node = graph.nodes[name]
-        if not _holds_parts(node) or len(node.outputs) != 1 or node.outputs[0] in graph.outputs:
+        if not _holds_parts(node) or len(node.outputs) != 1 or node.outputs[0] in returned:
             continue
         reader, *others = readers.get(node.outputs[0], [""])
         if others or not reader:
