@@ -20,7 +20,7 @@ from compiler import Plan, compile_step
 from graphspec import load
 from runtime import Step, build
 from runtime.backends.torch.tensors import sample_inputs
-from runtime.bench.timing import Timing, interleave
+from runtime.bench.interleaving import Timing, interleave
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ROWS, FIRST = 64, 40

@@ -2,7 +2,7 @@
 
 With ``--ops 1000`` it is that of specs of a size, in eight shapes: microseconds an op to read JSON and to compile, and
 the peak of memory, each in a process of its own. The last column is a floor: what Python's unpickler, written in C,
-takes to make the finished plan of this tree once more.
+takes to make the finished plan of this tree once more. With ``--of 1000``, too, it is one tree with two sizes.
 
 Otherwise each tree is a process, which compiles and emits a spec when it is asked to. In each round each process does
 every spec once, in random order; a ratio is taken within a round, of the processor's time.
@@ -16,7 +16,7 @@ import random
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.figures import Row, add_json, report
@@ -85,36 +85,39 @@ print(json.dumps(found))
 """
 
 
-def measure_shapes(trees: dict[str, str], ops: int, rounds: int, shapes: Sequence[str]) -> Iterator[Row]:
-    """Yield for each shape microseconds an op and megabytes of each tree, and the ratio of the last to the first."""
+def measure_shapes(variants: Mapping[str, tuple[str, int]], rounds: int, shapes: Sequence[str]) -> Iterator[Row]:
+    """Yield for each shape microseconds an op and megabytes of each variant, a tree with a number of ops.
+
+    And the ratio of the last to the first, of the time for each op.
+    """
     shuffled, few = random.Random(0), json.dumps(SHAPES["coupled models"](14))
-    first, last = next(iter(trees)), next(reversed(trees))
+    first, last = next(iter(variants)), next(reversed(variants))
     for shape in shapes:
-        text = json.dumps(SHAPES[shape](ops))
-        found: dict[str, list[list[float]]] = {tree: [] for tree in trees}
+        found: dict[str, list[list[float]]] = {name: [] for name in variants}
         for _ in range(rounds):
-            for tree in shuffled.sample([*trees], len(trees)):
-                command = [sys.executable, "-c", ONCE, trees[tree], few, *(["floor"] if tree == last else [])]
-                done = subprocess.run(command, cwd=trees[tree], input=text, capture_output=True, text=True, check=True)
-                found[tree].append(json.loads(done.stdout))
-        medians = {tree: [statistics.median(each) for each in zip(*found[tree], strict=True)] for tree in trees}
-        pairs = zip(found[first], found[last], strict=True)
+            for name in shuffled.sample([*variants], len(variants)):
+                tree, ops = variants[name]
+                command = [sys.executable, "-c", ONCE, tree, few, *(["floor"] if name == last else [])]
+                text = json.dumps(SHAPES[shape](ops))
+                done = subprocess.run(command, cwd=tree, input=text, capture_output=True, text=True, check=True)
+                load, late, peak, *floor = json.loads(done.stdout)
+                found[name].append([1e6 * load / ops, 1e6 * late / ops, load + late, peak, *floor])
+        medians = {name: [statistics.median(each) for each in zip(*found[name], strict=True)] for name in variants}
+        pairs, columns = zip(found[first], found[last], strict=True), ("load", "compile", "seconds", "MB")
         yield {
             "shape": shape,
-            **{
-                tree: {"load": 1e6 * load / ops, "compile": 1e6 * late / ops, "seconds": load + late, "MB": peak}
-                for tree, (load, late, peak, *_) in medians.items()
-            },
-            "of before": statistics.median((new[0] + new[1]) / (old[0] + old[1]) for old, new in pairs),
-            "floor": 1e6 * medians[last][3] / ops,
+            **{name: dict(zip(columns, each[:4], strict=True)) for name, each in medians.items()},
+            f"of {first}": statistics.median((new[0] + new[1]) / (old[0] + old[1]) for old, new in pairs),
+            "floor": 1e6 * medians[last][4] / variants[last][1],
         }
 
 
 def show_shape(row: Row) -> str:
     """Return the line of a shape."""
-    trees = (row[tree] for tree in ("before", "now") if tree in row)
-    shown = "".join(f" {each['load']:7.1f} {each['compile']:8.1f} {each['MB']:5.0f}" for each in trees)
-    return f"{row['shape']:22s}{shown} {row['of before']:7.3f} {row['floor']:7.1f}"
+    shown = [row[name] for name in row if name in ("before", "smaller", "now")]
+    columns = "".join(f" {each['load']:7.1f} {each['compile']:8.1f} {each['MB']:5.0f}" for each in shown)
+    ratio = next(row[name] for name in row if name.startswith("of "))
+    return f"{row['shape']:22s}{columns} {ratio:7.3f} {row['floor']:7.1f}"
 
 
 def measure_specs(before: str, after: str) -> Iterator[Row]:
@@ -163,16 +166,20 @@ def main() -> None:
     parser.add_argument("before")
     parser.add_argument("after", nargs="?", default=str(HERE))
     parser.add_argument("--ops", type=int, help="compile the shapes of this size")
+    parser.add_argument("--of", type=int, metavar="OPS", help="those of this size, too, of the later tree alone")
     parser.add_argument("--rounds", type=int, default=5, help="of the shapes")
     parser.add_argument("--shape", action="append", choices=SHAPES, help="one of them; may be repeated (default: all)")
     add_json(parser)
     asked = parser.parse_args()
     if asked.ops:
-        # One tree alone where both are the same.
-        trees = {"now": asked.after} if asked.before == asked.after else {"before": asked.before, "now": asked.after}
-        columns = "".join(f" {'load':>7s} {'compile':>8s} {'MB':>5s}" for _ in trees)
+        variants = {"before": (asked.before, asked.ops), "now": (asked.after, asked.ops)}
+        if asked.of:
+            variants = {"smaller": (asked.after, asked.of), "now": (asked.after, asked.ops)}
+        elif asked.before == asked.after:
+            del variants["before"]
+        columns = "".join(f" {'load':>7s} {'compile':>8s} {'MB':>5s}" for _ in variants)
         print(f"{'shape':22s}{columns} {'ratio':>7s} {'floor':>7s}")
-        rows = measure_shapes(trees, asked.ops, asked.rounds, asked.shape or tuple(SHAPES))
+        rows = measure_shapes(variants, asked.rounds, asked.shape or tuple(SHAPES))
         report(rows, show_shape, asked.json, asked.rounds)
     else:
         print(f"{'spec':12s} {'before ms':>10s} {'after ms':>10s} {'ratio':>6s}  p10 - p90")

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from runtime.bench.timing import Timing
+from runtime.bench.interleaving import Timing
 
 Row = Mapping[str, Any]
 """Figures by name. A ratio with its spread is a list: median, 10th and 90th percentile."""

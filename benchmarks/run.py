@@ -22,7 +22,7 @@ from graphspec import load
 from runtime import build, emit
 from runtime.backends.torch.meter import TorchMeter
 from runtime.bench.emitted import load_emitted as read_emitted
-from runtime.bench.timing import Stopwatch, Timing, interleave
+from runtime.bench.interleaving import Stopwatch, Timing, interleave
 
 EXPERT = "expert"
 WORKLOADS = (*workloads.WORKLOADS, *classics.WORKLOADS, *papers.WORKLOADS)

@@ -20,7 +20,7 @@ from compiler import compile_step
 from graphspec import load
 from runtime import build, emit
 from runtime.bench.emitted import load_emitted as read_emitted
-from runtime.bench.timing import Timing, interleave
+from runtime.bench.interleaving import Timing, interleave
 
 EXPERT = "expert"
 Kind = type[Workload]

@@ -35,9 +35,9 @@ from compiler.timing.units import Pace, complete_pace
 from compiler.types.infer_types import find_uncalled
 from graphspec.analysis.datasets import find_datasets
 from graphspec.analysis.modes import find_modes
-from graphspec.collection import paused_collection
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import require_kind, sort_diagnostics
+from graphspec.startup import paused_collection
 
 
 @paused_collection

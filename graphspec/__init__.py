@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from graphspec.lazy import import_lazily
+from graphspec.startup import import_lazily
 
 if TYPE_CHECKING:
     from graphspec.declare.graph import GraphSpec

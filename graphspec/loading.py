@@ -12,7 +12,6 @@ from graphspec.check.indentation import fix_indentation
 from graphspec.check.salvage import check_rest
 from graphspec.check.schema_errors import explain_validation
 from graphspec.check.validate import validate
-from graphspec.collection import paused_collection
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError, require_kind, sort_diagnostics
 from graphspec.expand.bindings import bind_uses
@@ -25,6 +24,7 @@ from graphspec.limits import Limits
 from graphspec.read.interpolation import interpolate, join_uses
 from graphspec.read.overrides import override
 from graphspec.read.source import Document, read_document
+from graphspec.startup import paused_collection
 
 STANDARD = Limits()
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from compiler import Plan
-from graphspec.collection import paused_collection
 from graphspec.diagnostics import Diagnostic, SpecError, require_kind, require_name
+from graphspec.startup import paused_collection
 from runtime.engine.backend import BuildRequest
 from runtime.problems import problem
 from runtime.registry import find_backend

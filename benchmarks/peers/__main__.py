@@ -21,7 +21,7 @@ from benchmarks.figures import Row, add_json, compared, describe, report
 from benchmarks.peers.pace import CHECKED
 from benchmarks.peers.steps import STEPS, write
 from benchmarks.peers.variants import EXPERT, GRAPH, JIT, VARIANTS, Variant
-from runtime.bench.timing import Lap, Stopwatch, Timing, interleave
+from runtime.bench.interleaving import Lap, Stopwatch, Timing, interleave
 
 ROUNDS, SLICE = 40, 100.0
 BASELINES = {"torch": EXPERT, "tensorflow": GRAPH}

@@ -21,6 +21,7 @@ def write_goals(figures: Mapping[str, Rows]) -> Iterator[str]:
     yield head("what", "goal", *TREES, "measured by")
     yield from _tell_steps(figures["steps"])
     yield from _tell_compiling(figures["compile-1000"], figures["compile-10000"], figures["compile-coupled"])
+    yield _tell_growth(figures["compile-growth"])
     yield from _tell_commands(figures["starts"], figures["loop"])
     yield _tell_memory(figures["memory"])
     yield from _tell_captured(figures["captured"], figures["captured-examples"])
@@ -68,6 +69,13 @@ def _tell_compiling(thousand: Rows, ten_thousand: Rows, coupled: Rows) -> Iterat
     yield line("8,415 coupled ops: reading and compiling, seconds", "1", *seconds, by)
     megabytes = [number(coupled[0][tree]["MB"], 0) for tree in TREES]
     yield line("the same, MB of the process", "300", *megabytes, SAME)
+
+
+def _tell_growth(rows: Rows) -> str:
+    """Return the goal of compiling large specs; the older tree would take hours."""
+    now = ", ".join(number(find(rows, shape=shape)["of smaller"]) for shape in SHAPES)
+    what = "100,000 ops: reading and compiling, each op, of those of 1,000"
+    return line(what, "1.3", "", now, "`python -m benchmarks.compile_time . . --ops 100000 --of 1000`")
 
 
 def _tell_commands(starts: Rows, loop: Rows) -> Iterator[str]:

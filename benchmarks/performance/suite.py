@@ -78,6 +78,13 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         rounds=1,
         needs=(),
     ),
+    "compile-growth": Benchmark(
+        measures="the time for each of 100,000 ops, of that for each of 1,000, in three shapes",
+        words="benchmarks.compile_time . . --ops 100000 --of 1000 "
+        '--shape "chain of calls" --shape "independent models" --shape "coupled models"',
+        rounds=2,
+        needs=(),
+    ),
     "starts": Benchmark(
         measures="the CPU time of short commands and of a first build, in both trees",
         words=f"benchmarks.starts {OLDER}",

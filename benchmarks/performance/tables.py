@@ -100,7 +100,7 @@ def write_compile_time(figures: Figures) -> Iterator[str]:
         yield line(row["shape"], *sizes[0], number(row["floor"], 0), number(row["of before"]), *sizes[1])
 
 
-COMPILED = ("compile-1000", "compile-10000", "compile-coupled")
+COMPILED = ("compile-1000", "compile-10000", "compile-coupled", "compile-growth")
 TABLES: Mapping[str, Table] = {
     "steps": Table(reads=("steps",), write=lambda figures: write_steps(figures["steps"])),
     "goals": Table(

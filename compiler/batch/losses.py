@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from compiler.facts.models import Observations
@@ -18,7 +18,7 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, Op, TransformOp, UpdateOp
 
 Reduction: TypeAlias = Literal["mean", "sum"]
-Whole: TypeAlias = Container[str] | None
+Whole: TypeAlias = Collection[str] | None
 """Values that do not depend on the batch, where it matters that they do not."""
 
 
@@ -85,7 +85,7 @@ def find_added(spec: GraphSpec) -> frozenset[str]:
     return frozenset(name for name, by in find_reductions(spec).items() if "sum" in by.values())
 
 
-def find_addends(spec: GraphSpec, loss: str, whole: Whole = None, rows: Container[str] = ()) -> tuple[str, ...]:
+def find_addends(spec: GraphSpec, loss: str, whole: Whole = None, rows: Collection[str] = ()) -> tuple[str, ...]:
     """Return the values that are added up to a loss, each once: `add`, `sub` and constant factors keep them apart.
 
     ``whole``: so does every call that is linear in one value, the others being of these; ``rows``: but for calls that
@@ -234,6 +234,7 @@ def find_plain(spec: GraphSpec, mode: Mode, values: Values) -> Iterator[str]:
     In micro-batches such a gradient is part of the whole batch's gradient, and so needs the counts of later parts.
     """
     if is_split(spec, mode):
+        whole = find_whole(values)
         for op in spec.ops.values():
             if isinstance(op, GradientOp) and any(target not in spec.models for target in op.wrt):
-                yield from find_addends(spec, op.gradient, find_whole(values))
+                yield from find_addends(spec, op.gradient, whole)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from compiler.batch.losses import (
     are_added,
@@ -118,14 +118,14 @@ def check_counts(graph: ModeGraph) -> Iterator[Diagnostic]:
 
 def check_summed(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-COUNTS for a term made of a sum over the batch by an op that is not linear in it."""
-    spec = graph.spec
+    spec, rows = graph.spec, find_rows(graph.values)
     sums = frozenset(name for name, value in graph.values.items() if value.is_summed)
     accumulating = find_accumulating(spec)
     updates = {name: op for name, op in spec.ops.items() if isinstance(op, UpdateOp)}
     split = updates if is_split(spec, "train") else accumulating
     terms = {name: find_terms(spec, loss) for name in split for loss in find_set_losses(spec, name)}
     for name, term in {term: name for name, found in terms.items() for term in found if term not in sums}.items():
-        summed = next((each for each in _find_origins(graph, name) if each in sums), None)
+        summed = next((each for each in _find_origins(spec, name, rows) if each in sums), None)
         if summed is not None:
             yield Diagnostic(
                 code="W-COUNTS",
@@ -138,9 +138,8 @@ def check_summed(graph: ModeGraph) -> Iterator[Diagnostic]:
             )
 
 
-def _find_origins(graph: ModeGraph, value: str) -> Iterator[str]:
-    """Yield the values without rows that a value is computed from, nearest first."""
-    spec, rows = graph.spec, find_rows(graph.values)
+def _find_origins(spec: GraphSpec, value: str, rows: Collection[str]) -> Iterator[str]:
+    """Yield a value and those it is computed from, nearest first, without those in ``rows``."""
     makers = find_makers(spec)
     pending, seen = [value], {value}
     for each in pending:

@@ -12,11 +12,11 @@ from compiler.facts.optimizers import find_optimizers
 from compiler.ir.program import ModelDecl, OptimizerDecl
 from graphspec.analysis.derived import find_derived
 from graphspec.declare.graph import GraphSpec
+from graphspec.declare.matching import read_pattern
 from graphspec.declare.ops import AdaptOp, EmaOp, UpdateOp
 from graphspec.declare.optimizers import MATRIX_RULES
 from graphspec.declare.parameters import ConstraintSpec, GroupSpec, RegularizerSpec
 from graphspec.diagnostics import Diagnostic
-from graphspec.matching import read_pattern
 from graphspec.read.source import Path
 from graphspec.words import closest
 

@@ -41,6 +41,8 @@ class LoweringContext(Struct, frozen=True, kw_only=True):
     """Where every op can run."""
     values: Values
     """What is known of the values of the spec."""
+    whole: frozenset[str]
+    """The values that do not depend on the batch."""
     accumulating: Mapping[str, tuple[str, ...]] = {}
     """The terms of what an update gathers over several steps."""
     counted: Mapping[str, Counted] = {}

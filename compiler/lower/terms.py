@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -16,7 +16,6 @@ from compiler.lower.context import LoweringContext, lower_operand, make_optional
 from compiler.lower.evaluate import count_of, lower_call, sum_of
 from compiler.lower.transform import Missing, gradient_node, transform_node
 from compiler.types.calls import ADDITIVE, find_linear, is_linear
-from compiler.types.values import find_whole
 from graphspec.declare.ops import CallOp, GradientOp
 
 Made: TypeAlias = tuple[str | None, tuple[Instruction, ...]]
@@ -64,8 +63,7 @@ def lower_parts(
     There a factor need not be a constant to keep terms apart: what does not depend on the batch is one for all parts.
     """
     terms = find_addends(context.spec, loss) if terms is None else terms
-    whole = find_whole(context.values)
-    inner = {term: find_addends(context.spec, term, whole) for term in terms}
+    inner = {term: find_addends(context.spec, term, context.whole) for term in terms}
     values = dict.fromkeys(value for found in inner.values() for value in found)
     own = [value for value in values if value in context.counted]
     plain = [value for value in values if value not in context.counted]
@@ -73,7 +71,7 @@ def lower_parts(
     wanted |= {f"{prefix}of.{value}": {value: sum_of(value)} for value in own}
     found: list[Share] = []
     for suffix, kept in wanted.items():
-        made = {term: _keep(term, kept, suffix, context, whole) for term in terms}
+        made = {term: _keep(term, kept, suffix, context, context.whole) for term in terms}
         nodes = tuple(node for _, nodes in made.values() for node in nodes)
         left = {term: value for term, (value, _) in made.items() if value is not None}
         share = _lower_share(loss, left, suffix, context)
@@ -99,7 +97,7 @@ def _lower_share(loss: str, kept: Mapping[str, str], suffix: str, context: Lower
 
 
 def _keep(
-    value: str, kept: Mapping[str, str], suffix: str, context: LoweringContext, whole: Container[str] | None = None
+    value: str, kept: Mapping[str, str], suffix: str, context: LoweringContext, whole: Collection[str] | None = None
 ) -> Made:
     """Return what remains of a value when only some of its terms are kept, each under a replacement name.
 

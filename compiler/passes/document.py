@@ -29,7 +29,7 @@ from compiler.timing.curves import declare_scheduled
 from compiler.timing.units import Pace
 from compiler.types.dimension import TensorType
 from compiler.types.infer_types import Structure
-from compiler.types.values import Values, infer_values
+from compiler.types.values import Values, find_whole, infer_values
 from graphspec.analysis.modes import Reach, find_reaches
 from graphspec.declare.graph import GraphSpec
 
@@ -131,6 +131,7 @@ def lower_mode(
         models=document.models,
         reaches=reaches,
         values=document.values,
+        whole=find_whole(document.values),
         accumulating=find_accumulating(spec),
         counted=find_counted(spec, mode, document.values, context.observed, document.uneven),
         open=document.open,

@@ -19,9 +19,9 @@ from compiler.timing.period import find_firing_period, find_skippable
 from compiler.timing.units import ClockRates, Pace, PaceProblem
 from graphspec.declare.durations import Duration
 from graphspec.declare.graph import GraphSpec
+from graphspec.declare.matching import is_found
 from graphspec.declare.ops import UpdateOp
 from graphspec.diagnostics import Diagnostic
-from graphspec.matching import is_found
 
 OWN = frozenset({*CLOSING, "regularize"})
 """Transforms that would give a gradient to a parameter that has none."""

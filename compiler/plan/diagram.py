@@ -10,8 +10,8 @@ from msgspec import Struct
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.dispatch import describe_steps
 from compiler.plan.formula import Lines, find_lines
+from compiler.plan.reachable_functions import describe_steps
 from compiler.plan.text import cells_of, describe_function, flags_of, list_details
 from compiler.plan.waits import CARRYING
 from graphspec.diagnostics import escape

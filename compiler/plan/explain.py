@@ -12,9 +12,9 @@ from compiler.passes.decisions import explain_delay
 from compiler.passes.policies import POLICIES, Policy
 from compiler.passes.schedule import is_update
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.dispatch import describe_steps, format_share
 from compiler.plan.formula import Lines
 from compiler.plan.left_out import find_absence
+from compiler.plan.reachable_functions import describe_steps, format_share
 from compiler.plan.stops import explain_stops
 from compiler.plan.text import cells_of, flags_of
 from graphspec.declare.library import RANDOMS

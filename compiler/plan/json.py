@@ -10,8 +10,8 @@ from compiler.ir.instructions.base import export_commit
 from compiler.ir.step_graph import Edge
 from compiler.ir.value import Json, Object, ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.dispatch import describe_steps, find_first_dispatches
 from compiler.plan.messages import export_messages
+from compiler.plan.reachable_functions import describe_steps, find_first_dispatches
 from compiler.plan.settings import export_optimizer, find_groups, format_change
 from compiler.plan.summary import find_moments
 from compiler.plan.timetable import find_applied, find_schedules, format_entry

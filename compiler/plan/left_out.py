@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from compiler.ir.instructions import Emit
 from compiler.ir.program import Mode
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.dispatch import describe_steps
+from compiler.plan.reachable_functions import describe_steps
 from graphspec.analysis.modes import find_makers, find_reaches
 from graphspec.analysis.scope import list_reported
 from graphspec.declare.graph import GraphSpec

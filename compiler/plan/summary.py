@@ -8,7 +8,9 @@ from compiler.ir.diagnose import place_in
 from compiler.ir.program import ModeProgram, OptimizerDecl
 from compiler.ir.value import ScheduleDecl
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.dispatch import (
+from compiler.plan.folds import group_iterations
+from compiler.plan.overflow import describe_overflow
+from compiler.plan.reachable_functions import (
     SHOWN,
     describe_assumption,
     describe_draws,
@@ -16,8 +18,6 @@ from compiler.plan.dispatch import (
     find_first_dispatches,
     find_pattern,
 )
-from compiler.plan.folds import group_iterations
-from compiler.plan.overflow import describe_overflow
 from compiler.plan.timetable import format_schedule
 from compiler.plan.waits import find_waits
 from graphspec.declare.ops import AssignOp, CopyOp, EmaOp, Op, UpdateOp

@@ -12,12 +12,12 @@ from compiler.ir.program import Function
 from compiler.ir.value import Read, Write
 from compiler.passes.datasets import format_datasets, is_particular
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.dispatch import describe_assumption, describe_draws, describe_steps
 from compiler.plan.folds import PlanLine, find_hidden, group_iterations
 from compiler.plan.formula import Lines, find_lines
 from compiler.plan.left_out import list_left_out
 from compiler.plan.messages import describe_messages
 from compiler.plan.overflow import describe_overflow
+from compiler.plan.reachable_functions import describe_assumption, describe_draws, describe_steps
 from compiler.plan.settings import find_groups, format_group, format_optimizer
 from compiler.plan.timetable import describe_moments, find_applied, find_schedules, format_entry
 from compiler.plan.waits import find_waits

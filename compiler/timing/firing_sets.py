@@ -36,6 +36,7 @@ from compiler.ir.program import Gate
 from compiler.timing.bounds import Bounds
 from compiler.timing.gates import (
     LONGEST_PERIOD,
+    NO_COUNTS,
     counts_now,
     ends_epoch,
     find_breaks,
@@ -44,6 +45,7 @@ from compiler.timing.gates import (
     find_sharing,
     fire,
     is_due,
+    merge_alike,
 )
 
 States: TypeAlias = frozenset[tuple[int, ...]]
@@ -81,6 +83,12 @@ def enumerate_datasets(
     :func:`enumerate_patterns`.
     """
     walk = _Walk.of(gates, always, undecided, most)
+    decided = [gate for gate in walk.gates if gate.op not in undecided]
+    period = find_period(decided)
+    if period > LONGEST_PERIOD:
+        slow, bound = ", ".join(gate.op for gate in decided if gate.every > 1), bound_sets(walk.gates) * len(always)
+        made = f"up to {_spell(bound)} functions would be made"
+        raise ValueError(f"the clocks of {slow} only repeat after {_spell(period)} steps; {made}")
     states = walk.start
     with suppress(_EnoughError):
         for begin, end in _cut(1, None, walk.breaks):
@@ -96,7 +104,7 @@ def lacks_functions(
     counts: Mapping[str, int],
 ) -> bool:
     """Return whether a step that resumes with such counts meets a firing set that a run from the start never does."""
-    walk = _Walk.of(gates, always, undecided)
+    walk = _Walk.of(gates, always, undecided, counts=counts)
     states: States = frozenset({tuple(counts[gate.op] for gate in walk.counted)})
     for begin, end in _cut(steps + 1, None, walk.breaks):
         states = walk.cross(begin, end, states)
@@ -111,14 +119,19 @@ def find_counts(
     states = walk.start
     for begin, end in _cut(1, steps + 1, walk.breaks):
         states = walk.cross(begin, end, states)
-    names = [gate.op for gate in walk.counted]
-    return tuple(dict(zip(names, counts, strict=True)) for counts in sorted(states))
+    names = [walk.alike.get(gate.op, (gate.op,)) for gate in walk.counted]
+    return tuple(
+        {op: count for ops, count in zip(names, counts, strict=True) for op in ops} for counts in sorted(states)
+    )
 
 
 class _Walk(Struct, frozen=True, kw_only=True):
     """A walk over the steps, and what fired in them."""
 
     gates: Sequence[Gate]
+    """The first of all that open in the same steps."""
+    alike: Mapping[str, tuple[str, ...]]
+    """The ops of those that it is the first of, where they are several."""
     counted: tuple[Gate, ...]
     """The gates whose counts decide when they are due: of iterations that count together the first."""
     sharing: Mapping[str, tuple[Gate, ...]]
@@ -148,14 +161,11 @@ class _Walk(Struct, frozen=True, kw_only=True):
         always: Mapping[str, frozenset[str]],
         undecided: Container[str],
         most: float = math.inf,
+        counts: Mapping[str, int] = NO_COUNTS,
     ) -> _Walk:
-        """Return a walk that has not begun; raise ValueError where the clocks take too long to repeat."""
-        decided = [gate for gate in gates if gate.op not in undecided]
-        period = find_period(decided)
-        if period > LONGEST_PERIOD:
-            slow, most = ", ".join(gate.op for gate in decided if gate.every > 1), bound_sets(gates) * len(always)
-            made = f"up to {most:,} functions would be made"
-            raise ValueError(f"the clocks of {slow} only repeat after {period:,} steps; {made}")
+        """Return a walk that has not begun; ``counts``: those that gates begin with, by default none."""
+        merged, members = merge_alike(gates, always.values(), undecided, counts)
+        decided = [gate for gate in merged if gate.op not in undecided]
         alike: dict[Gate, list[str]] = {}  # undecided gates that count the same steps are due together
         for gate in gates:
             if gate.op in undecided:
@@ -163,7 +173,8 @@ class _Walk(Struct, frozen=True, kw_only=True):
         drawn = find_draws(gates)
         bounds, unsure = Bounds.of(gates), [gate for gate in gates if gate.op in undecided]
         return cls(
-            gates=gates,
+            gates=merged,
+            alike=members,
             counted=tuple(gate for gate in decided if gate.clock == "writes" and not gate.counts_with),
             sharing=find_sharing(decided),
             always=always,
@@ -278,7 +289,7 @@ class _Walk(Struct, frozen=True, kw_only=True):
         added: set[tuple[int, ...]] = set()
         for dataset, free, due, draws in self._find_turns(step):
             fired = fire(self.gates, step, counts, free, dataset, due, draws)
-            self.seen.setdefault((dataset, fired))
+            self.seen.setdefault((dataset, frozenset(op for name in fired for op in self.alike.get(name, (name,)))))
             if len(self.seen) > self.most:
                 raise _EnoughError
             now = fired | free
@@ -305,6 +316,11 @@ def bound_sets(gates: Sequence[Gate]) -> int:
     plain = Gate(op="", clock="writes")
     clocks = [gate for gate in free if replace(gate, op="", follows=()) != plain]
     return 2 ** len(clocks) * math.prod(map(len, find_draws(gates).values()))
+
+
+def _spell(number: int) -> str:
+    """Return a number as it is read; of one that nobody would read, how large it is."""
+    return f"{number:,}" if number < 10**30 else f"more than 10^{int(math.log10(number))}"
 
 
 def _cut(begin: int, end: int | None, cuts: Sequence[int]) -> Iterator[tuple[int, int | None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from compiler.ir.program import Gate
 
 BY_COUNT: Mapping[str, bool] = {}
 NO_DRAWS: Mapping[str, float] = {}
+NO_COUNTS: Mapping[str, int] = {}
 LONGEST_PERIOD = 100_000
 """Steps within which a pattern of gates must repeat; a longer period is almost certainly a mistake in the clocks."""
 
@@ -98,6 +99,45 @@ def find_sharing(gates: Iterable[Gate]) -> Mapping[str, tuple[Gate, ...]]:
         if gate.counts_with:
             found[gate.counts_with] = (*found.get(gate.counts_with, ()), gate)
     return found
+
+
+def find_ungated(gates: Iterable[Gate]) -> frozenset[str]:
+    """Return the ops that gates follow and that have no gate of their own: they fire in every step."""
+    gated = {gate.op for gate in gates}
+    return frozenset(op for gate in gates for group in gate.follows for op in group if op not in gated)
+
+
+def merge_alike(
+    gates: Iterable[Gate],
+    always: Iterable[frozenset[str]],
+    apart: Container[str] = (),
+    counts: Mapping[str, int] = NO_COUNTS,
+) -> tuple[tuple[Gate, ...], Mapping[str, tuple[str, ...]]]:
+    """Return the first of all gates that open in the same steps; and by its op the ops of these, if they are several.
+
+    The windows and averages of an ensemble are a few gates then, for any number of members. Each gate comes after those
+    that it follows. ``always``: for every data set the ops that fire in all its steps; ``apart``: the ops of gates that
+    are left as they are, since what they count may be held; ``counts``: what gates have counted so far.
+    """
+    listed = tuple(gates)
+    sharing, known = find_sharing(listed), tuple(always)
+    kept: list[Gate] = []
+    first: dict[tuple[Gate, int], str] = {}
+    stands_for: dict[str, str] = {}
+    alike: dict[str, tuple[str, ...]] = {}
+    for gate in listed:
+        groups = [tuple(dict.fromkeys(stands_for.get(op, op) for op in group)) for group in gate.follows]
+        merged = replace(gate, follows=tuple(groups))
+        # What follows an op of every step is held back by nothing.
+        waits = {group for group in groups if any(each.isdisjoint(group) for each in known)}
+        is_own = gate.op in apart or gate.counts_with or gate.op in sharing
+        same = replace(merged, op=gate.op if is_own else "", follows=tuple(sorted(waits))), counts.get(gate.op, 0)
+        name = stands_for[gate.op] = first.setdefault(same, gate.op)
+        if name == gate.op:
+            kept.append(merged)
+        else:
+            alike[name] = (*alike.get(name, (name,)), gate.op)
+    return tuple(kept), alike
 
 
 def find_breaks(gates: Sequence[Gate]) -> list[int]:

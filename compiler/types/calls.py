@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 from msgspec import Struct
@@ -191,7 +191,7 @@ def is_linear_call(name: str, placements: Sequence[Placement]) -> bool:
             return name in LINEAR and all(each is Placement.REPLICATED for each in placements[1:])
 
 
-def is_linear(op: CallOp, whole: Container[str] | None = None) -> bool:
+def is_linear(op: CallOp, whole: Collection[str] | None = None) -> bool:
     """Return whether a call adds values up, or multiplies one by constants, or by values that are ``whole``.
 
     A number divided by a value is not linear.
@@ -209,7 +209,7 @@ def is_linear(op: CallOp, whole: Container[str] | None = None) -> bool:
     return op.outputs is None and Placement.PARTIAL_MEAN in placements and is_linear_call(call, placements)
 
 
-def find_linear(op: CallOp, whole: Container[str] | None = None) -> tuple[str, ...]:
+def find_linear(op: CallOp, whole: Collection[str] | None = None) -> tuple[str, ...]:
     """Return the values in which a call is linear: the terms of a sum, or the one that is multiplied."""
     names = tuple(reference.name for reference in op.operands())
     if whole is None or op.call.name("torch") in ADDITIVE:

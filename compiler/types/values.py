@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -49,25 +49,14 @@ UNTYPED = Value()
 """A value of which nothing is known."""
 
 
-class _Which(Struct, frozen=True):
-    """The values of which something is true: each is looked up when it is asked for, since many ask for a few."""
-
-    values: Values
-    is_one: Callable[[Value], bool]
-
-    def __contains__(self, name: object) -> bool:
-        value = self.values.get(name) if isinstance(name, str) else None
-        return value is not None and self.is_one(value)
-
-
-def find_whole(values: Values) -> Container[str]:
+def find_whole(values: Values) -> frozenset[str]:
     """Return the values that do not depend on the batch: the same for all of its parts."""
-    return _Which(values, lambda value: not value.is_batched)
+    return frozenset(name for name, each in values.items() if not each.is_batched)
 
 
-def find_rows(values: Values) -> Container[str]:
+def find_rows(values: Values) -> frozenset[str]:
     """Return the values with one row per sample."""
-    return _Which(values, lambda value: value.has_rows)
+    return frozenset(name for name, each in values.items() if each.has_rows)
 
 
 def infer_values(spec: GraphSpec, types: Mapping[str, TensorType]) -> Values:

@@ -11,9 +11,9 @@ from graphspec.declare.base import Declaration, Deferred, below, problem
 from graphspec.declare.durations import Duration, DurationField
 from graphspec.declare.fields import at_least_one, is_path, listed_item
 from graphspec.declare.functions import FunctionName
+from graphspec.declare.matching import UnmatchableError, read_pattern
 from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.schedules import OwnFromZero, OwnNumber, OwnPositive, ScheduleSpec
-from graphspec.matching import UnmatchableError, read_pattern
 from graphspec.words import did_you_mean, quote
 
 

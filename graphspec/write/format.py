@@ -6,8 +6,8 @@ import json
 from typing import cast
 
 from graphspec.read.source import read_document
+from graphspec.write.key_order import sort_document
 from graphspec.write.layout import Tree, lay_out
-from graphspec.write.order import sort_document
 from graphspec.write.source_tree import read_tree
 
 

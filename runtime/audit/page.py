@@ -12,7 +12,6 @@ from compiler.plan.page.tags import escape_text, tag
 from runtime.audit.findings.catalogue import level_of
 from runtime.audit.findings.finding import Finding
 from runtime.audit.report import Report, format_numbers, summarize
-from runtime.audit.step_graph import find_first_reads
 from runtime.audit.trace import (
     NOWHERE,
     Backward,
@@ -28,6 +27,7 @@ from runtime.audit.trace import (
     Update,
     Write,
 )
+from runtime.audit.traced_graph import find_first_reads
 
 _CONTEXT = 3
 """Lines of a file that are shown around one that something happens in."""

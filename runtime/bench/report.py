@@ -7,7 +7,7 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 
-from runtime.bench.session import COMPARED, Comparison
+from runtime.bench.comparison import COMPARED, Comparison
 from runtime.bench.variants import BUILT
 from runtime.terminal import counted
 

@@ -64,9 +64,9 @@ def bench(
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as in `stepgraph run`
     loops = _read_loops(loop or (), jit=jit, baseline=baseline)
     from graphspec.loading import load
+    from runtime.bench.comparison import BenchRequest
+    from runtime.bench.comparison import bench as measure
     from runtime.bench.report import format_table, to_json
-    from runtime.bench.session import BenchRequest
-    from runtime.bench.session import bench as measure
     from runtime.train.display import working
 
     found = measure(

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from graphspec.collection import paused_collection
+from graphspec.startup import paused_collection
 
 SETTINGS: dict[object, object] = {"help_option_names": ["-h", "--help"]}
 COMMANDS: Mapping[str, tuple[str, str]] = {

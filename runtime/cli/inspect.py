@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import typer
 
-from graphspec.collection import paused_collection
 from graphspec.diagnostics import SpecError
+from graphspec.startup import paused_collection
 from graphspec.words import closest, enumerate_words
 from runtime.cli.bundled import find_bundled
 from runtime.cli.completion import complete_name, complete_spec, complete_spec_or_code, keep
@@ -183,7 +183,7 @@ def _format_simulation(plan: Plan, mode: Mode, form: PlanFormat, text: str) -> s
     from compiler.plan.simulate.cluster import ClusterProblem
     from compiler.plan.simulate.report import export_simulation, print_simulation
     from compiler.plan.simulate.simulation import simulate
-    from runtime.cli.cluster import CODE, read_cluster
+    from runtime.cli.simulated_cluster import CODE, read_cluster
 
     try:
         simulation = simulate(plan, mode.value, read_cluster(text, plan))
@@ -200,7 +200,7 @@ _FINDING = re.compile(r"[a-z]+(-[a-z]+)*")
 
 def find_page(code: str) -> str | None:
     """Return the page of a code of a message or an audit, or what a word of a plan means; None for what is neither."""
-    from compiler.plan.words import MARKS, MEANINGS
+    from compiler.plan.legend import MARKS, MEANINGS
 
     meaning = MEANINGS.get(code) or MARKS.get(code)
     if meaning is not None:

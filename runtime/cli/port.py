@@ -25,7 +25,7 @@ def port(
     ] = None,
 ) -> None:
     """Write the spec of a training program: record some steps, and compare them with those of the spec."""
-    from runtime.port.session import NothingToPort, port_script
+    from runtime.port.porting import NothingToPort, port_script
     from runtime.port.values import TODO
 
     # The program may change the working directory.

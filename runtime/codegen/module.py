@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from compiler.ir.program import Function, InputDecl, ModelDecl, Program
 from compiler.passes.datasets import format_datasets, is_particular
-from graphspec.collection import paused_collection
+from graphspec.startup import paused_collection
 from runtime.codegen import syntax
 from runtime.codegen.averages import register_lines as average_register
 from runtime.codegen.build import emit_build, emit_models, weights_register

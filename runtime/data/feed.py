@@ -15,7 +15,7 @@ from graphspec.declare.data import TrainingSets
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
 from runtime.data.arrays import Batch, MarkedBatch, count_rows, dataset_of
-from runtime.data.inspect import Inspector
+from runtime.data.inspection import Inspector
 from runtime.data.open import find_epoch_length, open_data
 from runtime.data.place import Place, Position
 from runtime.data.share import WHOLE, Share

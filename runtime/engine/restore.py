@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias, cast
 from compiler.ir.program import Program
 from compiler.timing.bounds import Bounds
 from compiler.timing.firing_sets import find_counts, lacks_functions
+from compiler.timing.gates import find_ungated
 from graphspec.diagnostics import SpecError
 from runtime.engine.contents import Contents, Fault, Holder, Item, report_faults
 from runtime.problems import problem
@@ -212,9 +213,7 @@ def align_counts(program: Program, steps: Mapping[str, int], gates: Gates) -> No
         if not every:
             continue
         now = {op: counts[op] % interval for op, interval in every.items()}
-        # The ops that gates follow and that have no gate of their own fire always.
-        gated = {gate.op for gate in clocks}
-        free = frozenset(op for gate in clocks for group in gate.follows for op in group if op not in gated)
+        free = find_ungated(clocks)
         datasets = program.datasets
         always = dict.fromkeys(datasets if mode.mode == "train" and datasets else ("", *datasets), free)
         if lacks_functions(clocks, always, mode.undecided, made, now):

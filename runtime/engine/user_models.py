@@ -14,11 +14,11 @@ from compiler.facts.parameters import check_patterns
 from compiler.ir.cell import buffers_of, find_parameter_cells
 from compiler.ir.program import InputDecl, Program
 from graphspec.declare.graph import GraphSpec
+from graphspec.declare.matching import is_found
 from graphspec.declare.ops import UpdateOp
 from graphspec.declare.optimizers import OptimizerSpec
 from graphspec.declare.parameters import GroupSpec
 from graphspec.diagnostics import Diagnostic, Span, SpecError
-from graphspec.matching import is_found
 from graphspec.words import closest
 from runtime.codegen.module import find_user_paths
 from runtime.codegen.resources import find_instructions

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from runtime.audit.findings.clocks import find_averages as find_turns
 from runtime.audit.findings.finding import Evidence
+from runtime.audit.findings.update_clocks import find_averages as find_turns
 from runtime.audit.trace import Place
 from runtime.port.tape import Tape
 

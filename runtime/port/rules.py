@@ -8,7 +8,7 @@ from typing import cast
 from compiler.ir.value import Json
 from graphspec.words import enumerate_words
 from runtime.audit.trace import Tick
-from runtime.port.loop import Loop
+from runtime.port.recorded_loop import Loop
 from runtime.port.tape import Model, as_list
 
 _ADAM: Mapping[str, object] = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0}

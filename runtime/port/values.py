@@ -11,9 +11,9 @@ from typing import NamedTuple, cast
 
 from runtime.audit.trace import NOWHERE, Place
 from runtime.port.averages import Average
-from runtime.port.expressions import DRAWS, SAME, Text, UnknownFunction, write_call
-from runtime.port.loop import Flow, has_model
+from runtime.port.recorded_loop import Flow, has_model
 from runtime.port.tape import Called, Clipped, Derived, Ran, Ref, Stepped, as_list, find_refs
+from runtime.port.written_functions import DRAWS, SAME, Text, UnknownFunction, write_call
 
 TODO = "TODO"
 """Marks in a spec what nothing but its author can write."""

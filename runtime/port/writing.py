@@ -12,12 +12,12 @@ from functools import cached_property
 from graphspec.words import enumerate_words
 from runtime.audit.trace import NOWHERE, Backward, GradientChange, Place, ScalerStep, Site, Write
 from runtime.port.averages import Average
-from runtime.port.expressions import Text
-from runtime.port.iterations import Iteration
-from runtime.port.loop import Flow, Loop, find_beat
+from runtime.port.loop_iterations import Iteration
+from runtime.port.recorded_loop import Flow, Loop, find_beat
 from runtime.port.rules import describe_rule, find_groups, find_moving, find_schedule, find_steppers
 from runtime.port.tape import Called, Clipped, Model, Ran, Ref, Stepped, find_refs
 from runtime.port.values import TODO, Line, Origin, Values, flow_style, free_name
+from runtime.port.written_functions import Text
 
 _MIXING = ("add", "sub", "mul", "lerp", "iadd", "isub", "imul", "addcmul")
 """Functions that averages are written with."""

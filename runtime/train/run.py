@@ -31,7 +31,7 @@ from runtime.checkpoints import Store
 from runtime.checkpoints.disk import remove_hidden
 from runtime.checkpoints.format import find_versions
 from runtime.data import AnyFeed, open_feed
-from runtime.data.inspect import Inspector
+from runtime.data.inspection import Inspector
 from runtime.data.share import WHOLE, Share
 from runtime.engine.imports import importable
 from runtime.folder import CHECKPOINTS, LOCK, cannot_write, make_folder

@@ -12,7 +12,7 @@ import torch
 from compiler import compile_step
 from graphspec import load
 from runtime.cli import execute
-from runtime.port.session import NothingToPort, Port, port_script
+from runtime.port.porting import NothingToPort, Port, port_script
 from runtime.port.values import TODO
 from tests.audit.labels import CASES, scripts
 from tests.audit.port import BEGIN, DROPPED, END, PAGE, write_row

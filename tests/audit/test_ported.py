@@ -10,7 +10,7 @@ import pytest
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
 from graphspec.loading import load
-from runtime.port.session import port_script
+from runtime.port.porting import port_script
 from runtime.port.values import TODO
 from tests.audit.port import loops
 from tests.audit.test_port import EQUAL

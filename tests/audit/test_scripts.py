@@ -10,7 +10,7 @@ import torch
 
 from runtime.audit.session import _run_main, audit_script
 from runtime.audit.trace import Update
-from runtime.port.session import port_script
+from runtime.port.porting import port_script
 
 ANEW = """
 import torch

@@ -13,7 +13,7 @@ from torch import nn
 
 from runtime.audit import audit
 from runtime.audit.report import format_numbers, to_json
-from runtime.backends.torch.audit import kernels
+from runtime.backends.torch.audit import kernel_accesses
 from runtime.backends.torch.audit.spent import Kernel, find_spent
 
 STEPS = 3
@@ -21,7 +21,7 @@ STEPS = 3
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "time", SimpleNamespace(perf_counter=count().__next__))
+    monkeypatch.setattr(kernel_accesses, "time", SimpleNamespace(perf_counter=count().__next__))
 
 
 def train(*, freeze: bool = False, critics: int = 1):

@@ -7,7 +7,7 @@ import gc
 import numpy as np
 import pytest
 
-from runtime.bench.timing import Stopwatch, interleave
+from runtime.bench.interleaving import Stopwatch, interleave
 
 
 class World:

@@ -16,7 +16,7 @@ from benchmarks.workloads import SPECS
 from graphspec import SpecError
 from runtime.backends.torch import capture
 from runtime.backends.torch.backend import TorchBackend
-from runtime.bench import session
+from runtime.bench import comparison
 from runtime.cli import execute
 from runtime.engine.backend import Backend
 from tests.resilience import processes
@@ -135,7 +135,7 @@ def folder(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put a spec and loops into the working directory; a slice of time is a single step."""
     shutil.copy(SPECS / "averaged-mlp.yaml", "spec.yaml")
     Path("loops.py").write_text(LOOPS)
-    monkeypatch.setattr(session, "SLICE", 1e-3)
+    monkeypatch.setattr(comparison, "SLICE", 1e-3)
     return workdir
 
 

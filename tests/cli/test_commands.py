@@ -8,8 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from compiler.plan.legend import MARKS, MEANINGS
 from compiler.plan.schema import plan_schema
-from compiler.plan.words import MARKS, MEANINGS
 from runtime.cli import execute
 
 ROOT = Path(__file__).parents[2]

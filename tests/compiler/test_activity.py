@@ -11,7 +11,7 @@ from compiler.ir.program import Gate
 from compiler.passes.activate import find_undecided
 from compiler.timing import firing_sets
 from compiler.timing.firing_sets import enumerate_patterns, find_counts
-from compiler.timing.gates import count_on, find_period, fire, sort_gates
+from compiler.timing.gates import count_on, find_period, fire, merge_alike, sort_gates
 from graphspec import SpecError, load
 from tests.compiler.conftest import codes, compiled, problems, program
 
@@ -254,6 +254,74 @@ def test_windows_that_count_the_same_steps_turn_together():
     assert find_period(gates) == 2 * 6
     steps = {frozenset(w.op for w in windows if count % w.every == 0) | {"half"} for count in range(1, 7)}
     assert {*enumerate_patterns(sort_gates(gates, ()), frozenset())} == {*steps, frozenset()}
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_gates_that_are_merged_open_in_the_same_steps(seed):
+    """Of any data sets, starts, ends, epochs and draws, following what always fires, one another, or nothing."""
+    random, always = Random(seed), {"a": frozenset({"call", "on_a"}), "b": frozenset({"call", "on_b"})}
+    gates: list[Gate] = []
+    for index in range(random.randint(4, 12)):
+        followed = ["call", "on_a", "on_b", *(gate.op for gate in gates)]
+        groups = [tuple(random.sample(followed, random.randint(1, 2))) for _ in range(random.randint(1, 2))]
+        draw = random.choice(["", "", "", "die", "coin"])
+        where = random.choice([(), (), (), ("a",), ("b",)])
+        gate = Gate(
+            op=f"g{index}",
+            clock="writes",
+            every=random.randint(1, 3),
+            start=random.choice([None, None, None, 5]),
+            until=random.choice([None, None, None, 30]),
+            follows=tuple(groups),
+            datasets=where,
+            epoch=random.choice([None, None, None, 7]),
+            draw=draw,
+            low=0.0,
+            high=0.5 if draw else 1.0,
+        )
+        plain = Gate(op=gate.op, every=gate.every, start=gate.start, datasets=where)
+        gates.append(random.choice([gate, plain]))
+    merged, alike = merge_alike(gates, always.values())
+    counts = [dict.fromkeys((gate.op for gate in each), 0) for each in (gates, merged)]
+    for step in range(1, 80):
+        dataset, draws = random.choice("ab"), {name: random.random() for name in ("die", "coin")}
+        fired = [
+            fire(each, step, known, always[dataset], dataset, draws=draws)
+            for each, known in zip((gates, merged), counts, strict=True)
+        ]
+        assert fired[0] == {op for name in fired[1] for op in alike.get(name, (name,))}
+        for each, known, now in zip((gates, merged), counts, fired, strict=True):
+            found = {gate.op: count_on(gate, known[gate.op], step, now | always[dataset], dataset) for gate in each}
+            known.update(found)
+        assert all(counts[0][op] == counts[1][name] for name, ops in alike.items() for op in ops)
+
+
+def test_what_has_counted_differently_is_not_merged():
+    gates = [Gate(op=op, clock="writes", every=4, follows=(("call",),)) for op in "xyz"]
+    merged, alike = merge_alike(gates, [frozenset({"call"})], counts={"x": 1, "y": 3, "z": 1})
+    assert [gate.op for gate in merged] == ["x", "y"]
+    assert alike == {"x": ("x", "z")}
+    held, none = merge_alike(gates, [frozenset({"call"})], apart={"x", "z"})
+    assert [gate.op for gate in held] == ["x", "y", "z"]
+    assert none == {}
+
+
+def test_the_members_of_an_ensemble_turn_together():
+    """Twenty models with a window of four steps and an average of every second update need three functions."""
+    members = range(20)
+    models = "".join(f"  m{at}: {{layers: [{{linear: 4}}], optimizer: sgd}}\n" for at in members)
+    ops = "".join(
+        f"  y{at}: {{forward: m{at}, inputs: x}}\n  l{at}: {{loss: mse, inputs: [y{at}, x]}}\n"
+        f"  u{at}: {{update: m{at}, loss: l{at}, accumulate: 4}}\n  e{at}: {{ema: m{at}, decay: 0.9, every: 2}}\n"
+        for at in members
+    )
+    plan = compile_step(
+        load(f"graphspec: 1\nname: e\ninputs: {{x: {{shape: [batch, 4]}}}}\nmodels:\n{models}ops:\n{ops}")
+    )
+    program = plan.program.mode("train")
+    written = [{at for at in function.active if at[0] in "ue"} for function in program.functions]
+    updates, averages = ({f"{kind}{at}" for at in members} for kind in "ue")
+    assert sorted(written, key=len) == [set(), updates, updates | averages]
 
 
 def drawn(fast: int, slow: int, *others: Gate) -> tuple[Gate, ...]:

@@ -15,7 +15,7 @@ from compiler.plan.simulate.simulation import simulate
 from graphspec import load
 from graphspec.diagnostics import SpecError
 from runtime.cli import execute
-from runtime.cli.cluster import expand_ranks, read_cluster
+from runtime.cli.simulated_cluster import expand_ranks, read_cluster
 
 TINY = """
 graphspec: 1

@@ -10,9 +10,9 @@ from compiler import compile_step
 from compiler.ir.instructions import KINDS as INSTRUCTIONS
 from compiler.ir.instructions import RestoreAccumulator, Transform
 from compiler.ir.step_graph import Hazard
+from compiler.plan.legend import MARKS, MEANINGS
 from compiler.plan.schema import EDGES
 from compiler.plan.text import flags_of
-from compiler.plan.words import MARKS, MEANINGS
 from graphspec import load
 from graphspec.declare.graph import EXPANDED
 from graphspec.declare.ops import KINDS

@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, softplus
 from compiler import Plan, compile_step
 from graphspec import load
 from runtime import emit
-from runtime.data.inspect import find_labels
+from runtime.data.inspection import find_labels
 from tests.features.steps import build_step, weights
 
 CRITIC = "[{linear: 6}, tanh, {linear: 1}]"

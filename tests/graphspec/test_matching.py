@@ -9,9 +9,9 @@ import warnings
 import pytest
 from msgspec.structs import replace
 
+from graphspec.declare.matching import LONGEST_PATTERN, UnmatchableError, is_found, read_pattern
 from graphspec.diagnostics import SpecError
 from graphspec.loading import load
-from graphspec.matching import LONGEST_PATTERN, UnmatchableError, is_found, read_pattern
 
 NAMES = (
     "", "0.weight", "12.bias", "encoder.layers.3.attn.q_proj.weight", "norm.weight\n", "Head.0.Bias", "aab", "ab" * 40,

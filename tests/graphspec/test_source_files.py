@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from graphspec.collection import paused_collection
 from graphspec.diagnostics import SpecError
 from graphspec.limits import Limits
 from graphspec.read.source import read_document
+from graphspec.startup import paused_collection
 
 ROOT = Path(__file__).parents[2]
 READ = """

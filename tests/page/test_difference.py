@@ -11,7 +11,7 @@ import pytest
 from compiler import compile_step
 from compiler.plan.diff import compare_plans, format_difference
 from compiler.plan.page.difference import align, find_function, write_difference
-from compiler.plan.page.layout import GAP, list_rows
+from compiler.plan.page.picture_layout import GAP, list_rows
 from graphspec import load
 from runtime.cli import execute
 

@@ -154,7 +154,7 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="products-by-rows",
         says="Over micro-batches a loss times a parameter counts by rows, even if it has its own count.",
-        place="lower.terms:find_whole",
+        place="passes.document:find_whole",
         change=to.give(frozenset()),
         killer="numbers",
         case="absent-terms",

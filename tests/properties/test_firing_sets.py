@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from compiler import Pace, Plan, compile_step
 from compiler.ir.instructions import Accumulate, ResolveOverflow
 from compiler.ir.program import Function
-from compiler.plan.dispatch import find_dispatches
+from compiler.plan.reachable_functions import find_dispatches
 from compiler.timing.gates import find_breaks, find_period
 from graphspec.analysis.datasets import find_datasets
 from graphspec.diagnostics import SpecError

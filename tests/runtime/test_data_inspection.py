@@ -10,7 +10,7 @@ from compiler import Observations, compile_step
 from compiler.types.dimension import TensorType
 from graphspec.diagnostics import SpecError
 from graphspec.loading import load
-from runtime.data.inspect import Inspector
+from runtime.data.inspection import Inspector
 
 SPEC = """
 graphspec: 1

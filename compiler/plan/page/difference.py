@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from compiler.ir.program import Function
 from compiler.plan.diff import compare_plans, find_longest, format_difference
 from compiler.plan.page.html import write_style
-from compiler.plan.page.layout import GAP, Row, list_rows, place_rows
+from compiler.plan.page.picture_layout import GAP, Row, list_rows, place_rows
 from compiler.plan.page.svg import HEAD, Rails, list_flags, phrase_of
 from compiler.plan.page.tags import escape_text, read_asset, tag
 from compiler.plan.plan import Plan

@@ -12,12 +12,12 @@ from pathlib import PurePath
 from compiler.ir.value import Json, Object
 from compiler.passes.policies import POLICIES
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.dispatch import describe_assumption, describe_steps, find_first_dispatches
 from compiler.plan.explain import explain_node
 from compiler.plan.json import export_plan
-from compiler.plan.page.layout import Does, Lane, Mark, Picture, Row, Storage, lay_out
+from compiler.plan.page.picture_layout import Does, Lane, Mark, Picture, Row, Storage, lay_out
 from compiler.plan.page.svg import HEAD, Rails, describe_marks, list_flags, phrase_of
 from compiler.plan.page.tags import PALETTE, escape_text, read_asset, tag, write_palette
+from compiler.plan.reachable_functions import describe_assumption, describe_steps, find_first_dispatches
 from compiler.plan.summary import WAITS, find_summarized, list_sections, name_nothing
 from compiler.plan.text import describe_function, list_details
 from graphspec.diagnostics import Span

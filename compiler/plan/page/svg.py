@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.dispatch import describe_steps
-from compiler.plan.page.layout import MOST_LANES, Mark, Picture, Row, Storage, lay_out
+from compiler.plan.page.picture_layout import MOST_LANES, Mark, Picture, Row, Storage, lay_out
 from compiler.plan.page.tags import escape_text, read_asset, tag, write_palette
+from compiler.plan.reachable_functions import describe_steps
 from compiler.plan.summary import find_summarized
 from compiler.plan.text import describe_function
 

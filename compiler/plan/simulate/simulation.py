@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from compiler.ir.program import Initializer, ModelDecl, ModeProgram, TensorDecl
 from compiler.plan.compiled_step import CompiledStep
-from compiler.plan.dispatch import find_pattern
 from compiler.plan.messages import find_messages
+from compiler.plan.reachable_functions import find_pattern
 from compiler.plan.simulate.cluster import Cluster, ClusterProblem, Duration
 from compiler.plan.simulate.memory import Holdings, Memory, estimate_memory, find_holdings
 from compiler.plan.simulate.timeline import Passage, Rows, Speed, Timeline, find_timeline, walk

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from graphspec.words import enumerate_words
-from runtime.audit.findings import clips, clocks, gradients, graphs, modes, owners, scales, weights
+from runtime.audit.findings import clips, gradients, graphs, owners, scales, train_and_eval, update_clocks, weights
 from runtime.audit.findings.finding import LEVELS, Evidence, Finding, Level
 from runtime.audit.trace import Trace
 
@@ -106,15 +106,15 @@ DETECTORS: tuple[Detector, ...] = (
     scales.find_scaler_updates,
     scales.find_partial_skips,
     scales.find_fused_skips,
-    clocks.find_schedules,
-    clocks.find_average_clocks,
-    clocks.find_left_out,
-    clocks.find_trained_targets,
-    clocks.find_state_per_forward,
-    modes.find_frozen_in_train_mode,
-    modes.find_trained_in_eval_mode,
-    modes.find_left_in_eval_mode,
-    modes.find_evaluated_in_train_mode,
+    update_clocks.find_schedules,
+    update_clocks.find_average_clocks,
+    update_clocks.find_left_out,
+    update_clocks.find_trained_targets,
+    update_clocks.find_state_per_forward,
+    train_and_eval.find_frozen_in_train_mode,
+    train_and_eval.find_trained_in_eval_mode,
+    train_and_eval.find_left_in_eval_mode,
+    train_and_eval.find_evaluated_in_train_mode,
     graphs.find_freed,
     graphs.find_needless_retains,
     graphs.find_kept,

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 from runtime.audit.gradients import Ledger, keep_ledger
-from runtime.audit.step_graph import Broken, find_broken
 from runtime.audit.trace import Backward, Place, Trace, Write
+from runtime.audit.traced_graph import Broken, find_broken
 
 Level: TypeAlias = Literal["error", "warning", "question", "waste"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "question", "waste")

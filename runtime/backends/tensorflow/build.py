@@ -12,6 +12,7 @@ from runtime.backends.tensorflow.devices import Setting, choose_device, choose_s
 from runtime.backends.tensorflow.dryrun import run_dry
 from runtime.backends.tensorflow.engine import TensorFlowEngine
 from runtime.backends.tensorflow.execution import ERRORS, load_program
+from runtime.backends.tensorflow.keras_terms import find_unknown_terms
 from runtime.backends.tensorflow.models import (
     check_given,
     describe_others,
@@ -23,7 +24,6 @@ from runtime.backends.tensorflow.models import (
 from runtime.backends.tensorflow.observe_traits import TensorFlowObserver
 from runtime.backends.tensorflow.slots import parameters
 from runtime.backends.tensorflow.tensors import DTYPES
-from runtime.backends.tensorflow.terms import find_unknown_terms
 from runtime.engine.backend import BuildRequest, Built
 from runtime.engine.errors import call_checked
 from runtime.engine.observe import learn

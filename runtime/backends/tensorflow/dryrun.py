@@ -14,9 +14,9 @@ from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
 from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.execution import ERRORS, Loaded
+from runtime.backends.tensorflow.keras_terms import find_adding, tell_added
 from runtime.backends.tensorflow.library.modules import KerasLayer, named_variables, parts_of
 from runtime.backends.tensorflow.slots import copies_of
-from runtime.backends.tensorflow.terms import find_adding, tell_added
 from runtime.backends.tensorflow.untouched import traced
 from runtime.codegen.resources import find_instructions
 from runtime.engine.errors import diagnose

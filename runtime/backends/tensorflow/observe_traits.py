@@ -20,6 +20,7 @@ from graphspec.diagnostics import Diagnostic
 from runtime.backends.tensorflow.compat import watched_recomputing
 from runtime.backends.tensorflow.devices import Setting
 from runtime.backends.tensorflow.execution import ERRORS, Loaded, load_program
+from runtime.backends.tensorflow.keras_terms import find_terms, find_unknown_terms
 from runtime.backends.tensorflow.library.copies import layers_of
 from runtime.backends.tensorflow.library.modules import KerasLayer, Watched, call_model, inner, made_in
 from runtime.backends.tensorflow.library.weights import load_weights
@@ -33,7 +34,6 @@ from runtime.backends.tensorflow.models import (
 )
 from runtime.backends.tensorflow.slots import buffers
 from runtime.backends.tensorflow.tensors import sample_inputs, specify_inputs
-from runtime.backends.tensorflow.terms import find_terms, find_unknown_terms
 from runtime.backends.tensorflow.untouched import traced, untouched, unwritten
 from runtime.codegen.resources import find_functions, find_inputs
 from runtime.engine.backend import Signature

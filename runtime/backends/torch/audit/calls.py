@@ -14,11 +14,11 @@ from torch.overrides import TorchFunctionMode
 
 from runtime.audit.trace import Backward, Cut, GradientChange, GradientRead, GradientUse, Place, Source, Update
 from runtime.backends.torch.audit.copies import DIVIDING, MULTIPLYING, find_copy
-from runtime.backends.torch.audit.kernels import Kernels
+from runtime.backends.torch.audit.kernel_accesses import Kernels
 from runtime.backends.torch.audit.log import CutMark, Log
-from runtime.backends.torch.audit.places import find_function, is_foreign
-from runtime.backends.torch.audit.tags import EMPTY, Tag
+from runtime.backends.torch.audit.provenance import EMPTY, Tag
 from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of, node_of
+from runtime.backends.torch.audit.user_lines import find_function, is_foreign
 
 PLACE = "stepgraph-place"
 """Under this key the nodes of a graph know the line that made them."""

@@ -9,7 +9,7 @@ from torch import nn
 
 from runtime.audit.trace import Mixture
 from runtime.backends.torch.audit.log import Log
-from runtime.backends.torch.audit.tags import Copy
+from runtime.backends.torch.audit.provenance import Copy
 from runtime.backends.torch.audit.tensors import node_of
 
 _COPYING = ("detach", "data.__get__", "clone", "to", "cpu", "cuda", "float", "double", "half", "bfloat16", "contiguous")

@@ -17,10 +17,10 @@ from runtime.audit.trace import NOWHERE, Backward, Cut, Freed, Gain, Place, Regr
 from runtime.backends.torch.audit.calls import PLACE, REGRESSION, ROOT
 from runtime.backends.torch.audit.log import CutMark, Log, Root, Running
 from runtime.backends.torch.audit.models import CUTS, Models
-from runtime.backends.torch.audit.places import find_site
+from runtime.backends.torch.audit.provenance import Tag
 from runtime.backends.torch.audit.spent import Kernel, find_spent
-from runtime.backends.torch.audit.tags import Tag
 from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of, node_of
+from runtime.backends.torch.audit.user_lines import find_site
 
 RUNS = "stepgraph-backwards"
 

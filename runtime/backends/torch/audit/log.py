@@ -13,10 +13,10 @@ from torch import nn
 
 from runtime.audit.trace import Backward, Cut, Event, Forward, Overwritten, Place, Read, Source
 from runtime.backends.torch.audit.names import Names
-from runtime.backends.torch.audit.places import find_place
+from runtime.backends.torch.audit.provenance import Tags
 from runtime.backends.torch.audit.spent import Kernel
-from runtime.backends.torch.audit.tags import Tags
 from runtime.backends.torch.audit.tensors import Cell, Cells, key_of
+from runtime.backends.torch.audit.user_lines import find_place
 
 
 class Notes(Protocol):

@@ -11,9 +11,9 @@ from torch import nn
 
 from runtime.audit.trace import Cut, Forward, Place, Replicated
 from runtime.backends.torch.audit.log import Call, CutMark, Log
-from runtime.backends.torch.audit.places import is_called_from
-from runtime.backends.torch.audit.tags import Tag
+from runtime.backends.torch.audit.provenance import Tag
 from runtime.backends.torch.audit.tensors import find_tensors, node_of
+from runtime.backends.torch.audit.user_lines import is_called_from
 
 CUTS = "stepgraph-cuts"
 _DROPOUT, _NORM = nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase

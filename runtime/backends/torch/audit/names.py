@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from runtime.backends.torch.audit.places import frames, variables_of
 from runtime.backends.torch.audit.tensors import Cell, Cells
+from runtime.backends.torch.audit.user_lines import frames, variables_of
 
 _OWN = ("self", "cls")
 """What methods call their object, which has a better name further out."""

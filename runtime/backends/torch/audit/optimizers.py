@@ -16,8 +16,8 @@ from torch.optim import Optimizer
 from runtime.audit.trace import Kept, Part, Place, ScaledTwice, ScalerStep, ScalerUpdate, Tick, Unscale, Update
 from runtime.audit.trace import Optimizer as Facts
 from runtime.backends.torch.audit.log import Log, Root
-from runtime.backends.torch.audit.places import is_called_from
 from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of
+from runtime.backends.torch.audit.user_lines import is_called_from
 
 _KEPT = 2
 """After so many steps, what a loop computes anew in each of them is gone."""

@@ -22,13 +22,13 @@ from runtime.audit.recording import Enough
 from runtime.audit.trace import NOWHERE, Stored, Trace, Update
 from runtime.backends.torch.audit.calls import Calls
 from runtime.backends.torch.audit.engine import Engine
-from runtime.backends.torch.audit.kernels import Kernels
+from runtime.backends.torch.audit.kernel_accesses import Kernels
 from runtime.backends.torch.audit.log import Log
 from runtime.backends.torch.audit.models import Models
 from runtime.backends.torch.audit.optimizers import Optimizers
-from runtime.backends.torch.audit.places import find_place, is_recorder
 from runtime.backends.torch.audit.saved import SavedTensors
-from runtime.backends.torch.audit.tape import Taping
+from runtime.backends.torch.audit.taping import Taping
+from runtime.backends.torch.audit.user_lines import find_place, is_recorder
 from runtime.backends.torch.audit.warned import warn
 from runtime.port.tape import Tape
 

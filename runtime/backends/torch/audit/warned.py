@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 from torch.overrides import handle_torch_function
 
-from runtime.backends.torch.audit.places import is_recorder, is_runner, variables_of
+from runtime.backends.torch.audit.user_lines import is_recorder, is_runner, variables_of
 
 _CALL = nn.Module._call_impl.__code__
 _HANDING = handle_torch_function.__code__

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.compile_time import make_wide
 from compiler import Plan, compile_step
 from compiler.ir.cell import find_tied
-from compiler.plan.page.layout import MOST_TRACKS, Picture, Storage, lay_out
+from compiler.plan.page.picture_layout import MOST_TRACKS, Picture, Storage, lay_out
 from graphspec import load
 from tests.compiler.printed import read_functions
 

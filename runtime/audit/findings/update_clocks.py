@@ -1,4 +1,4 @@
-"""Clocks: schedules and averages that move when their source does, or not."""
+"""Clocks of updates: schedules and averages that move when their source does, or not."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 
 from runtime.audit.trace import Place, Site, Update
 from runtime.port.averages import Average, find_averages
-from runtime.port.expressions import DRAWS
-from runtime.port.iterations import Fired, Iteration
+from runtime.port.loop_iterations import Fired, Iteration
 from runtime.port.tape import Called, Derived, Entry, Ran, Ref, Stepped, Tape, walk_back
+from runtime.port.written_functions import DRAWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,12 @@
-"""Modes: frozen models that still behave as in training, and trained ones that behave as in an evaluation."""
+"""Train and eval mode: frozen models that still behave as in training, trained ones that behave as in an evaluation."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 
-from runtime.audit.findings.clocks import find_averages
 from runtime.audit.findings.finding import Evidence, Finding, Other
+from runtime.audit.findings.update_clocks import find_averages
 from runtime.audit.trace import Draw, Forward, Update, Write
 
 _DROPOUT = ("native_dropout", "bernoulli_", "bernoulli", "_fused_dropout", "rrelu_with_noise")

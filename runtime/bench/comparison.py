@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from compiler.timing.gates import find_period
+from compiler.timing.gates import find_period, find_ungated, merge_alike
 from compiler.timing.units import Pace
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import SpecError
@@ -20,9 +20,9 @@ from runtime import api
 from runtime.bench.agreement import Agreement, Outputs, compare
 from runtime.bench.batches import Sample, draw_batches, place_batches, read_batches
 from runtime.bench.emitted import load_emitted
+from runtime.bench.interleaving import SLICE, Run, Stopwatch, Timing, interleave
 from runtime.bench.loops import Loop, Step, importable_beside
 from runtime.bench.meter import Machine, Meter
-from runtime.bench.timing import SLICE, Run, Stopwatch, Timing, interleave
 from runtime.bench.variants import BUILT, EMITTED, JIT, OURS
 from runtime.data import open_feed
 from runtime.data.arrays import dataset_of
@@ -183,7 +183,9 @@ class _Workshop:
     @property
     def multiple(self) -> int:
         """Return a number of steps after which the step does the same work again, as far as its clocks tell."""
-        return min(find_period(self.built.plan.program.mode("train").gates), LONGEST_PERIOD)
+        gates = self.built.plan.program.mode("train").gates
+        merged, _ = merge_alike(gates, [find_ungated(gates)])
+        return min(find_period(merged), LONGEST_PERIOD)
 
     def copy(self, name: str) -> dict[str, object] | None:
         """Return the models of a variant, with the same weights; None where ours have to make them from the seed.

@@ -21,8 +21,8 @@ from runtime.audit.findings.catalogue import find_all, level_of
 from runtime.audit.recording import find_recorder
 from runtime.audit.session import run_script
 from runtime.audit.trace import Draw, Update
-from runtime.port.iterations import Iteration, find_fired, find_iterations
-from runtime.port.loop import Loop
+from runtime.port.loop_iterations import Iteration, find_fired, find_iterations
+from runtime.port.recorded_loop import Loop
 from runtime.port.tape import Array, Derived, Stepped, Tape
 from runtime.port.turns import split_turns
 from runtime.port.values import TODO

@@ -1,4 +1,4 @@
-"""Kernels: which tensors they read and write, also where autograd's version counters do not change."""
+"""What kernels access: which tensors they read and write, also where autograd's version counters do not change."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch._C import DispatchKey
 
 from runtime.audit.trace import Draw, GradientChange, Place, StaleCast, Write
 from runtime.backends.torch.audit.log import Log, Overwrite
-from runtime.backends.torch.audit.places import find_function, is_called_from
 from runtime.backends.torch.audit.spent import Kernel
 from runtime.backends.torch.audit.tensors import Cell, find_tensors, key_of, span_of
+from runtime.backends.torch.audit.user_lines import find_function, is_called_from
 from runtime.backends.torch.compat import DispatchMode
 
 _DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")

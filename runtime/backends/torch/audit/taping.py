@@ -1,4 +1,4 @@
-"""The tape: what a recorder notes for a port, besides the events of an audit."""
+"""Taping: what a recorder notes for a port, besides the events of an audit."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from compiler.ir.value import Json
 from runtime.audit.trace import Backward, Trace, Write
 from runtime.backends.torch.audit.arguments import find_arguments
 from runtime.backends.torch.audit.log import Log
-from runtime.backends.torch.audit.places import find_argument, frames, variables_of
 from runtime.backends.torch.audit.schedules import find_schedule
 from runtime.backends.torch.audit.tensors import find_tensors
+from runtime.backends.torch.audit.user_lines import find_argument, frames, variables_of
 from runtime.port.tape import Array, Called, Clipped, Derived, Entry, Model, Ran, Ref, Schedule, Stepped, Tape, Value
 
 _FILLING = ("ones", "zeros", "full", "ones_like", "zeros_like", "full_like", "tensor", "as_tensor", "scalar_tensor")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compiler import compile_step
-from compiler.plan.dispatch import find_dispatches
+from compiler.plan.reachable_functions import find_dispatches
 from graphspec import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
