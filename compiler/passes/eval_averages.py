@@ -9,6 +9,7 @@ from math import prod
 from msgspec import Struct
 
 from compiler.ir.program import Gate, Mode
+from compiler.timing.firing_sets import spell_large
 from compiler.timing.gates import find_draws
 from graphspec.analysis.modes import find_reaches
 from graphspec.declare.graph import GraphSpec
@@ -54,8 +55,8 @@ def check_number(
     if len(patterns) * uses > MOST_FUNCTIONS:
         used = f", {uses:,} sets of averages in use" if averages else ""
         message = (
-            f"mode '{mode}' would need up to {bound * uses:,} functions, at most {MOST_FUNCTIONS} are made: up to "
-            f"{bound:,} sets of ops fire together{used}"
+            f"mode '{mode}' would need up to {spell_large(bound * uses)} functions, at most {MOST_FUNCTIONS} are made: "
+            f"up to {spell_large(bound)} sets of ops fire together{used}"
         )
         help = "give fewer ops their own clocks or choices; evaluate averages with separate forwards, without `use`"
         span = spec.span("ops", averages[0].op, "use") if averages else spec.span("ops", key=True)

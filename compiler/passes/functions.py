@@ -33,7 +33,7 @@ from compiler.passes.pipeline import ANALYSES, CHECKS, SCHEDULING, Hook, run_pas
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.select import runs_in, select_graph
 from compiler.timing.firing_sets import bound_sets, enumerate_datasets, enumerate_patterns
-from compiler.timing.gates import keep_firing
+from compiler.timing.gates import keep_firing, merge_alike
 from compiler.timing.phases import find_phase_gates, map_cells
 from graphspec.analysis.datasets import UNNAMED
 from graphspec.analysis.modes import find_reaches
@@ -70,7 +70,8 @@ def compile_mode(document: Document, mode: Mode, context: Context, hook: Hook | 
     patterns = _find_patterns(activity, MOST_FUNCTIONS // 2 ** len(averages), context)
     kept = keep_firing(activity.gates, (fired for _, fired in patterns), activity.anywhere)
     gates = (*kept, *(Gate(op=average.op, clock="averaged") for average in averages))
-    bound = bound_sets(activity.gates) * len(activity.always)
+    merged, _ = merge_alike(activity.gates, activity.always.values(), activity.undecided)
+    bound = bound_sets(merged) * len(activity.always)
     problems = tuple(check_number(spec, mode, patterns, bound, averages))
     idle = tuple(check_idle(spec, activity.gates, kept)) if mode == "train" and not problems else ()
     context.sink.report((*problems, *idle))

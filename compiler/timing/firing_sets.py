@@ -87,8 +87,8 @@ def enumerate_datasets(
     period = find_period(decided)
     if period > LONGEST_PERIOD:
         slow, bound = ", ".join(gate.op for gate in decided if gate.every > 1), bound_sets(walk.gates) * len(always)
-        made = f"up to {_spell(bound)} functions would be made"
-        raise ValueError(f"the clocks of {slow} only repeat after {_spell(period)} steps; {made}")
+        made = f"up to {spell_large(bound)} functions would be made"
+        raise ValueError(f"the clocks of {slow} only repeat after {spell_large(period)} steps; {made}")
     states = walk.start
     with suppress(_EnoughError):
         for begin, end in _cut(1, None, walk.breaks):
@@ -103,8 +103,13 @@ def lacks_functions(
     steps: int,
     counts: Mapping[str, int],
 ) -> bool:
-    """Return whether a step that resumes with such counts meets a firing set that a run from the start never does."""
+    """Return whether a step that resumes with such counts meets a firing set that a run from the start never does.
+
+    So it is said, too, where clocks that were in step have drifted apart so far that they hardly ever repeat.
+    """
     walk = _Walk.of(gates, always, undecided, counts=counts)
+    if find_period([gate for gate in walk.gates if gate.op not in undecided]) > LONGEST_PERIOD:
+        return True
     states: States = frozenset({tuple(counts[gate.op] for gate in walk.counted)})
     for begin, end in _cut(steps + 1, None, walk.breaks):
         states = walk.cross(begin, end, states)
@@ -129,9 +134,9 @@ class _Walk(Struct, frozen=True, kw_only=True):
     """A walk over the steps, and what fired in them."""
 
     gates: Sequence[Gate]
-    """The first of all that open in the same steps."""
+    """One gate, the first, of each set that opens in the same steps."""
     alike: Mapping[str, tuple[str, ...]]
-    """The ops of those that it is the first of, where they are several."""
+    """By its op, the ops of a set that has several."""
     counted: tuple[Gate, ...]
     """The gates whose counts decide when they are due: of iterations that count together the first."""
     sharing: Mapping[str, tuple[Gate, ...]]
@@ -166,10 +171,10 @@ class _Walk(Struct, frozen=True, kw_only=True):
         """Return a walk that has not begun; ``counts``: those that gates begin with, by default none."""
         merged, members = merge_alike(gates, always.values(), undecided, counts)
         decided = [gate for gate in merged if gate.op not in undecided]
-        alike: dict[Gate, list[str]] = {}  # undecided gates that count the same steps are due together
+        together: dict[Gate, list[str]] = {}  # undecided gates that count the same steps are due together
         for gate in gates:
             if gate.op in undecided:
-                alike.setdefault(replace(gate, op=gate.counts_with and gate.op), []).append(gate.op)
+                together.setdefault(replace(gate, op=gate.counts_with and gate.op), []).append(gate.op)
         drawn = find_draws(gates)
         bounds, unsure = Bounds.of(gates), [gate for gate in gates if gate.op in undecided]
         return cls(
@@ -178,7 +183,7 @@ class _Walk(Struct, frozen=True, kw_only=True):
             counted=tuple(gate for gate in decided if gate.clock == "writes" and not gate.counts_with),
             sharing=find_sharing(decided),
             always=always,
-            together=tuple(map(tuple, alike.values())),
+            together=tuple(map(tuple, together.values())),
             draws=tuple(dict(zip(drawn, numbers, strict=True)) for numbers in product(*drawn.values())),
             period=math.lcm(*(gate.every for gate in gates if gate.clock == "steps")),
             epoch=next((gate.epoch for gate in gates if gate.epoch is not None), None),
@@ -293,8 +298,8 @@ class _Walk(Struct, frozen=True, kw_only=True):
             if len(self.seen) > self.most:
                 raise _EnoughError
             now = fired | free
-            alike = ((gate, *self.sharing.get(gate.op, ())) for gate in self.counted)
-            added.add(tuple(sum(counts_now(gate, step, now, dataset) for gate in gates) for gates in alike))
+            shared = ((gate, *self.sharing.get(gate.op, ())) for gate in self.counted)
+            added.add(tuple(sum(counts_now(gate, step, now, dataset) for gate in gates) for gates in shared))
         return frozenset(added)
 
     def _find_turns(self, step: int) -> Iterator[tuple[str, frozenset[str], Mapping[str, bool], Mapping[str, float]]]:
@@ -318,9 +323,9 @@ def bound_sets(gates: Sequence[Gate]) -> int:
     return 2 ** len(clocks) * math.prod(map(len, find_draws(gates).values()))
 
 
-def _spell(number: int) -> str:
-    """Return a number as it is read; of one that nobody would read, how large it is."""
-    return f"{number:,}" if number < 10**30 else f"more than 10^{int(math.log10(number))}"
+def spell_large(number: int) -> str:
+    """Return a number with commas between thousands; of an enormous one, its magnitude."""
+    return f"{number:,}" if number < 10**30 else f"about 10^{round(math.log10(number))}"
 
 
 def _cut(begin: int, end: int | None, cuts: Sequence[int]) -> Iterator[tuple[int, int | None]]:

@@ -113,18 +113,19 @@ def merge_alike(
     apart: Container[str] = (),
     counts: Mapping[str, int] = NO_COUNTS,
 ) -> tuple[tuple[Gate, ...], Mapping[str, tuple[str, ...]]]:
-    """Return the first of all gates that open in the same steps; and by its op the ops of these, if they are several.
+    """Return one gate, the first, for each set that opens in the same steps; and, by its op, the ops of the whole set.
 
-    The windows and averages of an ensemble are a few gates then, for any number of members. Each gate comes after those
-    that it follows. ``always``: for every data set the ops that fire in all its steps; ``apart``: the ops of gates that
-    are left as they are, since what they count may be held; ``counts``: what gates have counted so far.
+    The windows and averages of an ensemble become a few gates, for any number of members; a gate alone has no set. Each
+    comes after those that it follows. ``always``: for every data set the ops that fire in all its steps; ``apart``: the
+    ops of gates that are left as they are, since what they count may be held; ``counts``: what gates have counted so
+    far.
     """
     listed = tuple(gates)
     sharing, known = find_sharing(listed), tuple(always)
     kept: list[Gate] = []
     first: dict[tuple[Gate, int], str] = {}
     stands_for: dict[str, str] = {}
-    alike: dict[str, tuple[str, ...]] = {}
+    alike: dict[str, list[str]] = {}
     for gate in listed:
         groups = [tuple(dict.fromkeys(stands_for.get(op, op) for op in group)) for group in gate.follows]
         merged = replace(gate, follows=tuple(groups))
@@ -136,8 +137,8 @@ def merge_alike(
         if name == gate.op:
             kept.append(merged)
         else:
-            alike[name] = (*alike.get(name, (name,)), gate.op)
-    return tuple(kept), alike
+            alike.setdefault(name, [name]).append(gate.op)
+    return tuple(kept), {name: tuple(ops) for name, ops in alike.items()}
 
 
 def find_breaks(gates: Sequence[Gate]) -> list[int]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from compiler import Pace, Plan, compile_step
 from compiler.ir.program import Gate
 from compiler.passes.activate import find_undecided
 from compiler.timing import firing_sets
-from compiler.timing.firing_sets import enumerate_patterns, find_counts
+from compiler.timing.firing_sets import enumerate_patterns, find_counts, lacks_functions
 from compiler.timing.gates import count_on, find_period, fire, merge_alike, sort_gates
 from graphspec import SpecError, load
 from tests.compiler.conftest import codes, compiled, problems, program
@@ -266,6 +267,7 @@ def test_gates_that_are_merged_open_in_the_same_steps(seed):
         groups = [tuple(random.sample(followed, random.randint(1, 2))) for _ in range(random.randint(1, 2))]
         draw = random.choice(["", "", "", "die", "coin"])
         where = random.choice([(), (), (), ("a",), ("b",)])
+        low, high = random.choice([(0.0, 0.5), (0.5, 1.0), (0.0, 1.0)])
         gate = Gate(
             op=f"g{index}",
             clock="writes",
@@ -276,11 +278,15 @@ def test_gates_that_are_merged_open_in_the_same_steps(seed):
             datasets=where,
             epoch=random.choice([None, None, None, 7]),
             draw=draw,
-            low=0.0,
-            high=0.5 if draw else 1.0,
+            low=low if draw else 0.0,
+            high=high if draw else 1.0,
+            flush=random.random() < 0.3,
         )
         plain = Gate(op=gate.op, every=gate.every, start=gate.start, datasets=where)
-        gates.append(random.choice([gate, plain]))
+        if gates and random.random() < 0.6:
+            change = random.choice([{}, {"flush": True, "epoch": 7}, {"low": low, "high": high}, {"datasets": where}])
+            gate = replace(random.choice(gates), op=gate.op, **change)
+        gates.append(random.choice([gate, gate, plain]))
     merged, alike = merge_alike(gates, always.values())
     counts = [dict.fromkeys((gate.op for gate in each), 0) for each in (gates, merged)]
     for step in range(1, 80):
@@ -294,6 +300,36 @@ def test_gates_that_are_merged_open_in_the_same_steps(seed):
             found = {gate.op: count_on(gate, known[gate.op], step, now | always[dataset], dataset) for gate in each}
             known.update(found)
         assert all(counts[0][op] == counts[1][name] for name, ops in alike.items() for op in ops)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_sets_and_counts_are_those_of_gates_that_are_not_merged(monkeypatch, seed):
+    """Of gates that are often equal, with counts that two may share, held ops, and any counts to resume with."""
+    random, always = Random(seed), {"": frozenset({"call", "held"})}
+    gates: list[Gate] = []
+    for index in range(random.randint(3, 6)):
+        followed = ["call", "held", *(gate.op for gate in gates)]
+        windows = [gate.op for gate in gates if gate.clock == "writes" and not gate.counts_with]
+        shares = random.choice(windows) if windows and random.random() < 0.3 else ""
+        every = next((gate.every for gate in gates if gate.op == shares), random.randint(1, 3))
+        follows = ((random.choice(["call", random.choice(followed)]),),)
+        gates.append(Gate(op=f"g{index}", clock="writes", every=every, follows=follows, counts_with=shares))
+    held = {"held"}
+    for gate in gates * len(gates):  # a count is held with any of the gates that share it
+        if not held.isdisjoint({gate.counter, *gate.follows[0]}):
+            held |= {gate.op, gate.counter}
+    undecided = frozenset(held - {"held"})
+    counts = {gate.op: random.randrange(gate.every) for gate in gates if not gate.counts_with}
+
+    def find() -> tuple[object, ...]:
+        """Return the sets, the counts after some steps, and whether a step that resumes meets another set."""
+        sets = enumerate_patterns(gates, always[""], undecided)
+        lacking = lacks_functions(gates, always, undecided, 5, counts)
+        return sets, find_counts(gates, always, undecided, 7), lacking
+
+    found = find()
+    monkeypatch.setattr("compiler.timing.firing_sets.merge_alike", lambda gates, *_: (tuple(gates), {}))
+    assert found == find()
 
 
 def test_what_has_counted_differently_is_not_merged():
