@@ -101,7 +101,7 @@ def find_sharing(gates: Iterable[Gate]) -> Mapping[str, tuple[Gate, ...]]:
     return found
 
 
-def find_ungated(gates: Iterable[Gate]) -> frozenset[str]:
+def find_ungated(gates: Sequence[Gate]) -> frozenset[str]:
     """Return the ops that gates follow and that have no gate of their own: they fire in every step."""
     gated = {gate.op for gate in gates}
     return frozenset(op for gate in gates for group in gate.follows for op in group if op not in gated)
