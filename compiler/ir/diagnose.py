@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from os.path import basename
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard
@@ -42,9 +43,16 @@ def find_op_places(spec: GraphSpec) -> Mapping[str, str]:
 def cycle_problem(
     code: str, spec: GraphSpec, nodes: Mapping[str, Instruction], edges: Iterable[Edge], cycle: tuple[str, ...]
 ) -> Diagnostic:
-    """Return a diagnostic that names a cycle and the reason of each of its edges."""
+    """Return a diagnostic that names a cycle and the reason of each of its edges.
+
+    Where it runs through combined verdicts, it is told as if each write waited for the verdicts themselves.
+    """
     reasons = {(edge.before, edge.after): edge for edge in reversed(tuple(edges))}
-    steps = [reasons[pair] for pair in zip(cycle, (*cycle[1:], cycle[0]), strict=True)]
+    before = dict(zip((*cycle[1:], cycle[0]), cycle, strict=True))
+    ways = [reasons[before[name], name] for name in cycle if not nodes[name].combined]
+    ways = [replace(edge, before=before[edge.before]) if nodes[edge.before].combined else edge for edge in ways]
+    cycle = tuple(edge.after for edge in ways)
+    steps = [*ways[1:], ways[0]]
     declared = next((nodes[edge.after].op for edge in steps if edge.hazard is Hazard.DECLARED), None)
     names = " -> ".join(nodes[node].label for node in (*cycle, cycle[0]))
     message = {

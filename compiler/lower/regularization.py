@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from compiler.ir.value import Read, Use
 from compiler.ir.weight_terms import Penalty, Projection
 from compiler.lower.context import LoweringContext
 from compiler.lower.transform import transform_node
-from compiler.passes.commits import assume, either
+from compiler.passes.commits import Conditions, assume, either
 from compiler.passes.presence import find_open
 from graphspec.declare.ops import UpdateOp
 
@@ -62,13 +62,13 @@ def regularize(
 
 
 def penalize_once(
-    nodes: Mapping[str, Instruction], causality: Causality, find_commit: Callable[[str], Commit]
+    nodes: Mapping[str, Instruction], causality: Causality, conditions: Conditions
 ) -> Mapping[str, Instruction]:
     """Return the nodes that fire together, with each model's penalties in the first of its updates that is applied.
 
     Updates of one model have an order: that of their writes. An update whose predecessors may all be held adds the
-    penalties where they are (``find_commit``: the verdicts under which an update is applied); one that is never applied
-    without one of them adds none. Where such a node is left out, its input replaces its value.
+    penalties where they are; one that is never applied without one of them adds none. Where such a node is left out,
+    its input replaces its value.
     """
     holders = [node for node in nodes.values() if isinstance(node, Transform) and node.penalizes is not None]
     earlier: dict[str | None, Commit] = {}
@@ -76,14 +76,14 @@ def penalize_once(
     found = dict(nodes)
     present = causality.collect(name for name in nodes if name in causality.places) if holders else NOTHING
     for node in sorted(holders, key=lambda each: causality.meet(each.op, present)[1].bit_count()):
-        commit = find_commit(node.op)
+        commit = conditions.find(node.op)
         before = earlier.get(node.penalizes)
         if before is not None:
             open_ways = assume(before, commit)
             if not all(open_ways):
                 gone[node.id] = node.uses[0].value
                 continue
-            found[node.id] = _add_unless(node, open_ways)
+            found[node.id] = _add_unless(node, conditions.spell_out(open_ways))
         earlier[node.penalizes] = commit if before is None else either([before, commit])
     for name, value in gone.items():
         del found[name]

@@ -48,7 +48,7 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
             continue
         last.update((value, name) for value in node.defines)
         last.update((use.value, name) for use in uses if use.value in last)
-    checks = (node for node in graph.nodes.values() if isinstance(node, CheckFinite))
+    checks = (node for node in graph.nodes.values() if isinstance(node, CheckFinite) or node.combined)
     verdicts = {node.verdict for node in graph.nodes.values()}  # the end of the step asks for them once more
     kept = {*graph.outputs, *verdicts, *(value for node in checks for value in node.defines)}
     released: dict[str, list[str]] = {}

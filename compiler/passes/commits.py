@@ -2,21 +2,22 @@
 
 Two updates are in one group iff the same updates happen before their gradients, of those that take part in the step:
 they fire, or their windows gather. A group commits together or not at all, and with it everything that follows its
-models.
+models. The verdicts of a group are combined once, and its writes take place under that one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compiler.ir.digraph import NOTHING, Bits, trim, unite
-from compiler.ir.instructions import TOGETHER, CheckFinite, Commit, Instruction, Transform
+from compiler.ir.instructions import TOGETHER, AllFinite, CheckFinite, Commit, Instruction, Transform
 from compiler.ir.program import window_of
 from compiler.ir.step_graph import StepGraph
-from compiler.passes.order import find_producers, find_sources, find_writers
+from compiler.ir.value import Use
+from compiler.passes.order import data_edges, find_producers, find_sources, find_writers
 from compiler.passes.schedule import is_update
 
 ALWAYS: Commit = ()
@@ -25,39 +26,29 @@ ALWAYS: Commit = ()
 
 def find_commits(graph: StepGraph) -> StepGraph:
     """Return the graph with the condition of every write that does not always take place."""
-    finder = _Finder(graph=graph, own=find_own_conditions(graph))
-    found = {name: finder.find(name) for name, node in graph.nodes.items() if node.is_write}
-    return replace(graph, commits={name: commit for name, commit in found.items() if commit})
+    conditions, producers = Conditions.of(graph), find_producers(graph.nodes.values())
+    found = {name: conditions.find(name) for name, node in graph.nodes.items() if node.is_write}
+    combined = conditions.combined.values()
+    return replace(
+        graph,
+        nodes=_list_among(graph.nodes, combined),
+        ordering=(*graph.ordering, *(edge for each in combined for edge in data_edges(each, producers))),
+        commits={name: commit for name, commit in found.items() if commit},
+    )
 
 
-def commit_finder(graph: StepGraph) -> Callable[[str], Commit]:
-    """Return a function that finds the condition of an update."""
-    return _Finder(graph=graph, own=find_own_conditions(graph)).find
-
-
-def find_own_conditions(graph: StepGraph) -> Mapping[str, Commit]:
-    """Return the condition of every write of gradients that is under verdicts: its own, or those of its group."""
-    found: dict[str, tuple[str, ...]] = {}
-    for group in find_commit_groups(graph):
-        verdicts = tuple(dict.fromkeys(node.verdict for node in group))
-        is_checked = graph.scaled or any(node.overflow in TOGETHER for node in group)
-        found |= {node.id: verdicts for node in group if is_checked}
-    alone = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("own", "error")]
-    found |= {node.id: (node.verdict,) for node in alone}
-    there = {value for each in graph.nodes.values() for value in each.provides} if found else set[str]()
-    givers = {each.verdict: found[name] for name, each in graph.nodes.items() if name in found}
-    return {name: (_with_others(graph.nodes[name], found, there, givers),) for name in found}
-
-
-def _with_others(
-    node: Instruction,
-    found: Mapping[str, tuple[str, ...]],
-    there: Collection[str],
-    givers: Mapping[str, tuple[str, ...]],
-) -> tuple[str, ...]:
-    """Return the verdicts of a write with those under which others give what it shares with them, where these fire."""
-    shared = (verdict for each in node.extra_checks if each in there for verdict in (each, *givers.get(each, ())))
-    return tuple(dict.fromkeys((*found[node.id], *shared)))
+def _list_among(nodes: Mapping[str, Instruction], combined: Collection[AllFinite]) -> Mapping[str, Instruction]:
+    """Return the nodes with those that combine verdicts, each behind the last of these."""
+    listed: dict[str, Instruction] = {}
+    missing = {each.id: {*each.verdicts} for each in combined}
+    combining = {verdict: each for each in combined for verdict in each.verdicts}
+    for name, node in nodes.items():
+        listed[name] = node
+        for each in (combining[value] for value in node.defines if value in combining):
+            missing[each.id].difference_update(node.defines)
+            if not missing[each.id]:
+                listed[each.id] = each
+    return listed
 
 
 def find_commit_groups(graph: StepGraph) -> Iterable[tuple[Instruction, ...]]:
@@ -97,12 +88,38 @@ def find_gradients(graph: StepGraph, write: Instruction, producers: Mapping[str,
     return tuple(found)
 
 
-class _Finder(Struct, frozen=True, kw_only=True):
-    """Follows conditions from the writes of gradients to what follows these."""
+class Conditions(Struct, frozen=True, kw_only=True):
+    """Finds the conditions of writes: those of the writes of gradients, and of what follows these."""
 
     graph: StepGraph
-    own: Mapping[str, Commit]
+    own: Mapping[str, tuple[str, ...]]
+    """By write of gradients under verdicts: its own verdict, or that of its group."""
+    combined: Mapping[str, AllFinite]
+    """By the verdict on a group, what combines it."""
+    there: Collection[str]
+    givers: Mapping[str, tuple[str, ...]]
+    """By verdict, that under which its update is applied."""
     known: dict[str, Commit] = {}
+
+    @classmethod
+    def of(cls, graph: StepGraph) -> Conditions:
+        """Return the conditions of a graph."""
+        producers = find_producers(graph.nodes.values())
+        own: dict[str, tuple[str, ...]] = {}
+        combined: dict[str, AllFinite] = {}
+        for group in find_commit_groups(graph):
+            if not graph.scaled and not any(node.overflow in TOGETHER for node in group):
+                continue
+            verdicts = tuple(dict.fromkeys(node.verdict for node in group))
+            if len(verdicts) > 1:
+                made = _combine([graph.nodes[producers[each]] for each in verdicts], verdicts)
+                combined[made.output], verdicts = made, (made.output,)
+            own |= {node.id: verdicts for node in group}
+        alone = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("own", "error")]
+        own |= {node.id: (node.verdict,) for node in alone}
+        there = {value for each in graph.nodes.values() for value in each.provides} if own else set[str]()
+        givers = {each.verdict: own[name] for name, each in graph.nodes.items() if name in own}
+        return cls(graph=graph, own=own, combined=combined, there=there, givers=givers)
 
     def find(self, name: str) -> Commit:
         """Return the condition of a write: its own, and those of the writes it follows."""
@@ -113,8 +130,42 @@ class _Finder(Struct, frozen=True, kw_only=True):
             # An average or copy does not follow the statistics of forwards.
             followed = dict.fromkeys(writer for _, writer in written if self.graph.nodes[writer].is_write)
             sources = either([self.find(writer) for writer in followed])
-            self.known[name] = both(self.own.get(name, ALWAYS), both(gated_by, sources))
+            own = (find_own(node, self.own[name], self.there, self.givers),) if name in self.own else ALWAYS
+            self.known[name] = both(own, both(gated_by, sources))
         return self.known[name]
+
+    def spell_out(self, commit: Commit) -> Commit:
+        """Return a condition with the verdicts of groups one by one."""
+        return tuple(
+            tuple(each for name in way for each in (self.combined[name].verdicts if name in self.combined else (name,)))
+            for way in commit
+        )
+
+
+def _combine(checks: Sequence[Instruction], verdicts: tuple[str, ...]) -> AllFinite:
+    """Return the node that combines the verdicts of a group."""
+    subject = f"{checks[0].key}#group"  # the name of no op
+    return AllFinite(
+        id=f"{subject}.finite",
+        op=checks[0].op,
+        label=f"verdict {subject}",
+        place=checks[0].place,
+        within=tuple(part for part in checks[0].within if all(part in each.within for each in checks)),
+        uses=tuple(Use(value=each, differentiable=False) for each in verdicts),
+        differentiable=False,
+        free_early=True,  # right after the last of the verdicts, before any write that waits for all
+        output=f"{subject}.finite",
+        verdicts=verdicts,
+        updates=tuple(dict.fromkeys(check.op for check in checks)),
+    )
+
+
+def find_own(
+    node: Instruction, own: tuple[str, ...], there: Collection[str], givers: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return the verdicts of a write, and those under which others give what it shares with them, where these fire."""
+    shared = (verdict for each in node.extra_checks if each in there for verdict in givers.get(each, (each,)))
+    return tuple(dict.fromkeys((*own, *shared)))
 
 
 def both(one: Commit, other: Commit) -> Commit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import accumulate
 
 from msgspec import Struct
@@ -35,8 +35,10 @@ class View(Struct, frozen=True, kw_only=True):
     """The nodes with lines that several paths run through, in listed order."""
     members: Mapping[str, Bits]
     """By gradient, those of its path."""
+    latest: Mapping[str, tuple[str, ...]]
+    """By node that combines verdicts, those that are known last, the last one first."""
     working: tuple[int, ...]
-    """How many nodes before each place of the sequence are neither writes nor change gradients on their way to one."""
+    """How many nodes before each place of the sequence do more than to write, change gradients or combine verdicts."""
     policy: Policy
 
 
@@ -47,7 +49,10 @@ def explain_decisions(graph: StepGraph, policy: Policy) -> StepGraph:
         incoming.setdefault(edge.after, []).append(edge)
     chains, through = find_chains(graph), find_through(graph, graph.paths)
     changing = {transform for chain in chains.values() for transform in chain.transforms}
-    works = (not graph.nodes[name].is_write and name not in changing for name in graph.sequence)
+    position = {name: index for index, name in enumerate(graph.sequence)}
+    combining = {name for name, node in graph.nodes.items() if node.combined}
+    aside = changing | combining
+    works = (not graph.nodes[name].is_write and name not in aside for name in graph.sequence)
     shared = tuple(name for name, node in graph.nodes.items() if len(through.get(name, ())) > 1 and node.has_line)
     places: dict[str, list[int]] = {}
     for place, name in enumerate(shared):
@@ -55,12 +60,16 @@ def explain_decisions(graph: StepGraph, policy: Policy) -> StepGraph:
             places.setdefault(gradient, []).append(place)
     view = View(
         graph=graph,
-        position={name: index for index, name in enumerate(graph.sequence)},
+        position=position,
         incoming={name: tuple(edges) for name, edges in incoming.items()},
         chains=chains,
         through=through,
         shared=shared,
         members={gradient: collect(found) for gradient, found in places.items()},
+        latest={
+            name: tuple(sorted((edge.before for edge in incoming[name]), key=position.__getitem__, reverse=True))
+            for name in combining
+        },
         working=(0, *accumulate(works)),
         policy=policy,
     )
@@ -80,7 +89,8 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     position, own = view.position, {*chain.gradients, *chain.transforms}
     last = max(position[gradient] for gradient in chain.gradients)
     edges = (edge for held in (name, *chain.transforms) for edge in view.incoming.get(held, ()))
-    late = [edge for edge in edges if edge.before not in own and position[edge.before] > last]
+    apart = (_find_awaited(view, edge, own) for edge in edges)
+    late = [edge for edge in apart if edge.before not in own and position[edge.before] > last]
     late.sort(key=lambda edge: (-position[edge.before], edge.hazard.value))  # what it waits for longest comes first
     because = tuple(
         Because(
@@ -101,6 +111,12 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
         after_what = f" after {graph.nodes[late[0].before].label}" if late else ""
         text = f"{node.label} is deferred{after_what}: {'; '.join(dict.fromkeys(why.text for why in because))}"
         yield Decision(code="DEFER", subject=node.op, text=text, because=because, node=name)
+
+
+def _find_awaited(view: View, edge: Edge, own: Collection[str]) -> Edge:
+    """Return an edge, where it is from combined verdicts from the last of these that is none of an update's own."""
+    latest = view.latest.get(edge.before, ())
+    return replace(edge, before=next((name for name in latest if name not in own), latest[0])) if latest else edge
 
 
 def explain_delay(node: Instruction, policy: Policy) -> Because | None:

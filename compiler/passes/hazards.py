@@ -81,13 +81,13 @@ def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
 
 
 def _find_verdict_hazards(graph: StepGraph) -> Iterator[Edge]:
-    """Yield an edge to every write from the verdicts of others under which it takes place."""
+    """Yield an edge to every write from the verdicts under which it takes place, but for its own."""
     producers = find_producers(graph.nodes.values())
     for name, commit in graph.commits.items():
         node = graph.nodes[name]
         for verdict in dict.fromkeys(each for way in commit for each in way if each != node.verdict):
             check = graph.nodes[producers[verdict]]
-            if check.op == node.op:
+            if check.op == node.op and not check.combined:
                 continue  # what it uses anyway
             why = f"{node.label} takes place only if {check.condition}"
             yield Edge(before=check.id, after=name, hazard=Hazard.VERDICT, why=why)

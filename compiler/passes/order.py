@@ -26,7 +26,7 @@ def find_ordering(spec: GraphSpec, nodes: Mapping[str, Instruction]) -> tuple[Ed
     writers = find_writers(nodes.values())
     edges: list[Edge] = []
     for node in nodes.values():
-        edges.extend(_data_edges(node, producers))
+        edges.extend(data_edges(node, producers))
         for cell, writer in find_sources(node, nodes, writers):
             why = f"{node.label} comes after every writer of its source's {cell}"
             edges.append(Edge(before=writer, after=node.id, hazard=Hazard.IMPLIED, why=why))
@@ -43,7 +43,7 @@ def find_data_ordering(
     """Return the happens-before edges to the nodes, or to some of them, that values give alone."""
     producers = find_producers(nodes.values())
     users = nodes if among is None else among
-    return tuple(edge for node in users.values() for edge in _data_edges(node, producers))
+    return tuple(edge for node in users.values() for edge in data_edges(node, producers))
 
 
 def sort_by_data(nodes: Mapping[str, Instruction]) -> tuple[str, ...]:
@@ -76,34 +76,45 @@ def close_ordering(nodes: Mapping[str, Instruction], edges: Iterable[Edge]) -> C
     return close(predecessors, {name for name, node in nodes.items() if node.writes or node.derivative is not None})
 
 
-def restrict_ordering(edges: tuple[Edge, ...], nodes: Mapping[str, Instruction]) -> tuple[Edge, ...]:
+def restrict_ordering(
+    edges: tuple[Edge, ...], nodes: Mapping[str, Instruction], causality: Causality
+) -> tuple[Edge, ...]:
     """Return the edges between some of the nodes, and those that remain where others do not fire.
 
-    What stood before an absent node still stands before its neighbours.
+    What stood before an absent node still stands before its neighbours. ``causality``: what all the edges say together.
     """
     kept = [edge for edge in edges if edge.before in nodes and edge.after in nodes]
     before: dict[str, list[str]] = {}
     for edge in edges:
         before.setdefault(edge.after, []).append(edge.before)
     for name, node in nodes.items():
-        for other in _find_past_absent(name, before, nodes):
+        for other in _find_past_absent(name, before, nodes, causality):
             why = f"{node.label} comes after {nodes[other].label} through ops that do not run here"
             kept.append(Edge(before=other, after=name, hazard=Hazard.DECLARED, why=why))
     return tuple(kept)
 
 
-def _find_past_absent(name: str, before: Mapping[str, list[str]], nodes: Mapping[str, Instruction]) -> tuple[str, ...]:
-    """Return the present nodes that lead to a node through absent ones only."""
+def _find_past_absent(
+    name: str, before: Mapping[str, list[str]], nodes: Mapping[str, Instruction], causality: Causality
+) -> tuple[str, ...]:
+    """Return the present nodes that lead to a node through absent ones only.
+
+    What comes before an absent node is left out where that itself comes before another one that is found.
+    """
     pending = [other for other in before.get(name, ()) if other not in nodes]
     seen, found = set(pending), dict[str, None]()
-    while pending:
-        for other in before.get(pending.pop(), ()):
-            if other in nodes:
-                found[other] = None
-            elif other not in seen:
-                seen.add(other)
-                pending.append(other)
+    for absent in pending:  # it grows: the nearest first
+        others = [each for each in before.get(absent, ()) if each not in seen]
+        found.update(dict.fromkeys(each for each in others if each in nodes))
+        fresh = [each for each in others if each not in nodes]
+        seen.update(fresh)
+        pending += [each for each in fresh if not _precedes_one(each, found, causality)]
     return tuple(found)
+
+
+def _precedes_one(name: str, others: Iterable[str], causality: Causality) -> bool:
+    """Return whether a node is known to come before one of some others."""
+    return name in causality.places and any(causality.precedes(name, other) for other in others)
 
 
 def find_order_problems(
@@ -114,7 +125,7 @@ def find_order_problems(
     return tuple(cycle_problem("E-CYCLE", spec, nodes, edges, cycle) for cycle in cycles)
 
 
-def _data_edges(node: Instruction, producers: Mapping[str, str]) -> Iterator[Edge]:
+def data_edges(node: Instruction, producers: Mapping[str, str]) -> Iterator[Edge]:
     """Yield an edge from the producer of every value the node uses."""
     for use in node.uses:
         producer = producers.get(use.value)

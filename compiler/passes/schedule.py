@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compiler.ir.digraph import NOTHING, Bits, Causality, close, leave_out, unite
+from compiler.ir.digraph import NOTHING, Bits, Causality, close, intersect, leave_out, unite
 from compiler.ir.instructions import Instruction, Start
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.order import find_producers
@@ -76,6 +76,9 @@ def describe_updates(
     gradients = {name: chain.gradients for name, chain in chains.items()}
     every = closure.collect(gradient for found in gradients.values() for gradient in found)
 
+    combining = (name for name, node in graph.nodes.items() if node.combined)
+    twice = {each: found for name in combining for each, found in _find_before_two(name, before, closure, every)}
+
     def find_needed(update: str, nodes: tuple[str, ...]) -> Bits:
         """Return the gradients that must come before one of some nodes, but for those of an update."""
         found = NOTHING
@@ -88,17 +91,38 @@ def describe_updates(
         places=closure.places,
         needed={name: find_needed(name, gradients[name]) for name in chains},
         awaited={name: find_needed(name, (name,)) for name in chains},
-        always=frozenset(name for name, chain in chains.items() if _is_always_deferred(name, chain, before, closure)),
+        always=frozenset(
+            name for name, chain in chains.items() if _is_always_deferred(name, chain, before, closure, twice)
+        ),
         never=frozenset(name for name in chains if graph.nodes[name].defer == "never"),
     )
 
 
-def _is_always_deferred(update: str, chain: Chain, before: Mapping[str, list[str]], closure: Causality) -> bool:
+def _find_before_two(
+    name: str, before: Mapping[str, list[str]], closure: Causality, every: Bits
+) -> Iterator[tuple[str, tuple[str, Bits]]]:
+    """Yield by combined verdict what combines it, and those of some gradients that two or more of them follow."""
+    once, twice = NOTHING, NOTHING
+    for each in before[name]:
+        past = closure.meet(each, every)
+        once, twice = unite(once, past), unite(twice, intersect(once, past))
+    yield from ((each, (name, twice)) for each in before[name])
+
+
+def _is_always_deferred(
+    update: str,
+    chain: Chain,
+    before: Mapping[str, list[str]],
+    closure: Causality,
+    twice: Mapping[str, tuple[str, Bits]],
+) -> bool:
     """Return whether, whichever of an update's gradients is the last, something stands between it and the write.
 
-    What stands between them comes before the write or one of the nodes that are left to do, or leads there.
+    What stands between them comes before the write or one of the nodes that are left to do, or leads there. Of verdicts
+    that are combined, the update's own is no such thing: another must follow the gradient (``twice``).
     """
     own = {*chain.gradients, *chain.transforms}
+    combined = dict(twice[name] for name in own if name in twice)
     others = {name for each in (update, *own) for name in before[each] if name not in own}
     gradients = closure.collect(chain.gradients)
     followed = NOTHING
@@ -107,7 +131,8 @@ def _is_always_deferred(update: str, chain: Chain, before: Mapping[str, list[str
     lasts = leave_out(gradients, followed)
     between = NOTHING
     for name in others:
-        between = unite(between, closure.meet(name, lasts))
+        found = intersect(combined[name], lasts) if name in combined else closure.meet(name, lasts)
+        between = unite(between, found)
     return bool(lasts[1]) and not leave_out(lasts, between)[1]
 
 
@@ -166,8 +191,7 @@ class _Scheduler:
             last = {update: nodes[gradient].micro_batch for gradient, update in gradients}
             for gradient, update in gradients:
                 if update in remaining and nodes[gradient].micro_batch == last[update]:
-                    self._prepare(update)
-                    remaining.pop(update)
+                    self._prepare(update, remaining.pop(update))
                 self._demand(gradient)
         rest = (*(name for name in self._before if name not in self._writes), *self._writes)
         while len(self._done) < len(rest):
@@ -198,18 +222,25 @@ class _Scheduler:
             written = unite(written, self._closure.collect((update,)))
         yield from (tuple(group),) if group else ()
 
-    def _prepare(self, update: str) -> None:
+    def _prepare(self, update: str, gradients: tuple[str, ...]) -> None:
         """Schedule the remaining predecessors of the update's write that no later gradient will schedule."""
-        for name in self._find_missing(update):
+        later = leave_out(self._late, self._closure.collect(gradients))
+        for name in self._find_missing(update, later):
             is_late = name in self._gradients or self._closure.meet(name, self._late)[1]
             if not is_late and (update in self._never or not self._needs_wait(name)):
                 self._demand(name)
 
-    def _find_missing(self, name: str) -> list[str]:
-        """Return what comes before a node and is not done, in listed order."""
+    def _find_missing(self, name: str, later: Bits = NOTHING) -> list[str]:
+        """Return what comes before a node and is not done, in listed order.
+
+        Verdicts that are combined are left to their own updates, as long as some are about ``later`` gradients.
+        """
         missing, pending = set[str](), [name]
         while pending:
-            fresh = [each for each in self._before[pending.pop()] if each not in self._done and each not in missing]
+            each = pending.pop()
+            if later[1] and self._graph.nodes[each].combined and self._closure.meet(each, later)[1]:
+                continue
+            fresh = [other for other in self._before[each] if other not in self._done and other not in missing]
             missing.update(fresh)
             pending.extend(fresh)
         return sorted(missing, key=self._listing.__getitem__)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from compiler.ir.instructions import Commit, Instruction, RestoreAccumulator
+from compiler.ir.instructions import Instruction, RestoreAccumulator
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Gate, Mode
 from compiler.ir.step_graph import StepGraph
 from compiler.lower.regularization import penalize_once
 from compiler.passes.activate import Outputs
-from compiler.passes.commits import commit_finder
+from compiler.passes.commits import Conditions
 from compiler.passes.order import find_data_ordering, restrict_ordering
 from compiler.passes.presence import drop_absent
 from graphspec.analysis.modes import Reach
@@ -45,14 +45,16 @@ def select_graph(
         checked=any(node.verdict for node in whole.nodes.values()),
         causality=whole.causality,
     )
-    find_commit = commit_finder(graph)
-    nodes = penalize_once(nodes, whole.causality, find_commit)
-    nodes = {name: node for name, node in nodes.items() if not _is_idle(node, find_commit)}
+    conditions = Conditions.of(graph)
+    nodes = penalize_once(nodes, whole.causality, conditions)
+    nodes = {name: node for name, node in nodes.items() if not _is_idle(node, conditions)}
     penalties = {name: node for name, node in nodes.items() if node.penalizes is not None}
-    ordering = dict.fromkeys((*restrict_ordering(whole.ordering, nodes), *find_data_ordering(nodes, penalties)))
+    ordering = dict.fromkeys(
+        (*restrict_ordering(whole.ordering, nodes, whole.causality), *find_data_ordering(nodes, penalties))
+    )
     return replace(graph, nodes=nodes, ordering=tuple(ordering))
 
 
-def _is_idle(node: Instruction, find_commit: Callable[[str], Commit]) -> bool:
+def _is_idle(node: Instruction, conditions: Conditions) -> bool:
     """Return whether a node restores a window that every step may change."""
-    return isinstance(node, RestoreAccumulator) and not find_commit(node.id)
+    return isinstance(node, RestoreAccumulator) and not conditions.find(node.id)

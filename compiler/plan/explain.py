@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from compiler.ir.cell import CellVersion
 from compiler.ir.diagnose import place_in
 from compiler.ir.instructions import Instruction, Random
+from compiler.ir.instructions.base import find_verdicts
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 from compiler.passes.decisions import explain_delay
 from compiler.passes.policies import POLICIES, Policy
@@ -41,10 +42,12 @@ def explain_op(plan: CompiledStep, op: str) -> str:
         sentences: list[str] = []
         instructions = find_instructions(plan, graph, function)
         lines = Lines.of(instructions.values())
+        own = (each for each in instructions.values() if op in each.ops)
+        conditions = {verdict for each in own for verdict in find_verdicts(each.commits)}
         sequence = [name for name in graph.sequence if instructions[name].has_line]
         for number, name in enumerate(sequence, start=1):
             node, instruction = graph.nodes[name], instructions[name]
-            if op in node.ops:
+            if op in node.ops or (node.combined and not conditions.isdisjoint(node.defines)):
                 numbers.setdefault(function, []).append(number)
                 sentences.append(_write_line(lines, instruction))
                 policy = POLICIES[plan.program.order]
@@ -122,9 +125,9 @@ def _list_defaults(draw: Random) -> str:
 def _explain_neighbours(graph: StepGraph, node: Instruction) -> Iterator[str]:
     """Yield what reads a value; of a write what must come before it, and what must wait for it."""
     if node.provides:
-        after = (
-            graph.nodes[edge.after] for edge in graph.edges if (edge.before, edge.hazard) == (node.id, Hazard.DATA)
-        )
+        carrying = (Hazard.DATA, Hazard.VERDICT) if node.combined else (Hazard.DATA,)
+        edges = (edge for edge in graph.edges if edge.before == node.id and edge.hazard in carrying)
+        after = (graph.nodes[edge.after] for edge in edges)
         readers = [*dict.fromkeys(each.label for each in after if each.label != node.label)]
         readers += [] if set(node.defines).isdisjoint(graph.outputs) else ["what the step returns"]
         yield f"read by {', '.join(readers) or 'nothing'}"

@@ -23,7 +23,7 @@ MEANINGS: Mapping[str, str] = {
     "waw": "write after write: two writes of one cell keep their order",
     "backward-war": "a gradient that has not run yet still reads parameters that a write replaces",
     "buffer-war": "a gradient that has not run yet still reads buffers that a write replaces",
-    "verdict": "a write takes place only if the gradients of another update are finite",
+    "verdict": "a write takes place only if the gradients of its group, or of another update, are finite",
 }
 """Codes of decisions, and what orders two instructions."""
 MARKS: Mapping[str, str] = {

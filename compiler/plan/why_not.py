@@ -27,7 +27,8 @@ def explain_why_not(plan: CompiledStep, op: str, way: Way) -> str:
             for other in sorted(others, key=lambda each: abs(place[each] - place[name])):
                 node = graph.nodes[other]
                 shift = f"{'before' if is_before else 'after'} {node.label}"
-                found.append(f"{shift}: {_tell(graph, others[other])}" + (f" ({node.place})" if node.place else ""))
+                at = f" ({node.place})" if node.place and not node.combined else ""
+                found.append(f"{shift}: {_tell(graph, others[other])}{at}")
         if found:
             said.setdefault(tuple(found), []).append(function)
     lines += [] if said else ["", "it writes in no step"]
@@ -56,6 +57,6 @@ def _tell(graph: StepGraph, edge: Edge) -> str:
         case Hazard.WAW:
             return f"{first.label} would overwrite what {second.label} writes"
         case Hazard.VERDICT:
-            return "whether the gradients are finite would not be known yet"
+            return f"whether {first.condition} would not be known yet"
         case Hazard.DECLARED | Hazard.IMPLIED:
             return edge.why

@@ -123,6 +123,10 @@ class Dialect(ABC):
         """Return the end of a step with verdicts."""
 
     @abstractmethod
+    def all_true(self, flags: Sequence[ast.expr]) -> ast.expr:
+        """Return whether all of some truth values on the device are true."""
+
+    @abstractmethod
     def verdict_options(self, context: EmitContext) -> dict[str, ast.expr]:
         """Return the arguments of the verdicts of a step."""
 

@@ -89,6 +89,8 @@ def _after(instruction: Instruction, scope: EmitScope) -> Iterator[ast.stmt]:
             yield _perform(scope, "defined", op, title, _values([instruction.state], scope), used)
         case CheckFinite() | Effect():
             return
+        case _ if instruction.combined:
+            return
         case _:
             cells = {"reads": _shown(instruction.reads), "writes": tuple(map(str, instruction.writes))}
             texts = {key: _texts(each) for key, each in cells.items() if each}

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compiler import Plan
-from compiler.ir.instructions import Apply, CheckFinite
+from compiler.ir.instructions import AllFinite, Apply, CheckFinite
+from compiler.ir.instructions.base import find_verdicts
 from compiler.ir.program import Function, Gate, ModeProgram, window_of
 from graphspec.declare.ops import UpdateOp
 from runtime.codegen.resources import find_functions
@@ -159,7 +160,9 @@ class Reporter:
             return update
         # The update was held by the verdicts under which it takes place: on its gradients, or those of other updates.
         writes = (each for each in function.instructions if isinstance(each, Apply) and each.op == name)
-        verdicts = {verdict for each in writes for way in each.commits for verdict in way}
+        combined = {each.output: each.verdicts for each in function.instructions if isinstance(each, AllFinite)}
+        conditions = (condition for each in writes for condition in find_verdicts(each.commits))
+        verdicts = {verdict for condition in conditions for verdict in combined.get(condition, (condition,))}
         found = (each for each in checks if each.output in verdicts)
         guilty = dict.fromkeys(each.op for each in found if not self.overflow.given[each.key])
         listed = ", ".join(f"'{each}'" for each in guilty) or "every step of its window"

@@ -84,3 +84,24 @@ def test_the_compiler_says_why_a_member_waits() -> None:
     reasons = [each for graph in plan.graphs.values() for each in graph.decisions if each.code == "DEFER"]
     assert [each.subject for each in reasons] == ["step_a"]
     assert [(each.edge, each.op) for each in reasons[0].because] == [("verdict", "step_b")]
+
+
+def test_a_group_of_six_is_applied_or_skipped_as_a_whole(backend: str) -> None:
+    names = "abcdef"
+    text = "graphspec: 1\nname: six\nprecision: {loss_scale: {initial: 4, growth_steps: 1}}\ninputs:\n"
+    text += "".join(f"  p{name}: {{shape: []}}\n" for name in names) + "models:\n"
+    one = "{parameter: {shape: [], init: 1.0}, optimizer: {name: sgd, lr: 1.0}}"
+    text += "".join(f"  {name}: {one}\n" for name in names) + "ops:\n"
+    for name in names:
+        text += f"  v{name}: {{forward: {name}}}\n  l{name}: {{call: mul, inputs: [v{name}, p{name}]}}\n"
+        text += f"  step_{name}: {{update: {name}, loss: l{name}}}\n"
+    step = build_step(text, backend, dtype="float32")
+    slopes = {f"p{name}": np.array(at, np.float32) for at, name in enumerate(names)}
+    for guilty in ("pa", "pf"):
+        step({**slopes, guilty: np.array(INF, np.float32)})
+        assert {float(value) for value in weights(step).values()} == {1.0}
+        assert step.report.held == tuple(f"step_{name}" for name in names)
+        assert step.report.updates["step_c"].reason == f"gradients of 'step_{guilty[1]}' are not finite"
+    step(slopes)
+    assert [float(value) for value in weights(step).values()] == [1.0, 0.0, -1.0, -2.0, -3.0, -4.0]
+    assert (step.report.scale_before, step.report.scale_after) == (1, 2)

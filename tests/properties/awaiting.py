@@ -13,7 +13,7 @@ from compiler.ir.instructions import Accumulate, Apply, CheckFinite, Instruction
 from compiler.ir.program import Function, Program
 from runtime.codegen.resources import find_uses
 from tests.properties.agreement import batches, find_turns, observe
-from tests.properties.programs import change_function, limit
+from tests.properties.programs import change_function, limit, spell_out
 
 if TYPE_CHECKING:
     from tests.properties.execution import Execution
@@ -52,11 +52,14 @@ def _hurry(program: Program, function: Function, write: Apply) -> Awaiting:
     judges = {one.output: one.op for one in function.instructions if isinstance(one, CheckFinite)}
     own = {value for one in chain for value in one.defines}
     foreign = {value for value, op in judges.items() if op != write.op}
+    foreign |= {value for one in function.instructions if one.combined for value in one.defines}
     wanted = (judges.keys() | {value for one in chain for value in find_uses(one)}) - own - foreign
     place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(one.defines))
     known = own | {value for one in rest[:place] for value in one.defines}
-    awaited = {value for one in chain for way in one.commits for value in way} - known
-    hurried = (*rest[:place], *(replace(one, commits=limit(one.commits, known)) for one in chain), *rest[place:])
+    conditions = [spell_out(one.commits, function) for one in chain]
+    awaited = {value for commits in conditions for way in commits for value in way} - known
+    limited = (replace(one, commits=limit(commits, known)) for one, commits in zip(chain, conditions, strict=True))
+    hurried = (*rest[:place], *limited, *rest[place:])
     return Awaiting(
         function=function,
         write=write,

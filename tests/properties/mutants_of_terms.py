@@ -42,9 +42,9 @@ def never_open(found: tuple[Gate, ...], *arguments: object) -> tuple[Gate, ...]:
     return tuple(replace(gate, every=1) if gate.op + ".window" in str(gate.follows) else gate for gate in found)
 
 
-def forget_order(nodes: Mapping[str, Instruction], causality: Causality, find_commit: object) -> tuple:
+def forget_order(nodes: Mapping[str, Instruction], causality: Causality, conditions: object) -> tuple:
     """Let nothing be known of which update is applied first."""
-    return nodes, close(dict.fromkeys(causality.pasts, ()), causality.places), find_commit
+    return nodes, close(dict.fromkeys(causality.pasts, ()), causality.places), conditions
 
 
 def count_no_updates(spec: object, pace: object, place: object, schedule: object, cells: object, path: object) -> tuple:
@@ -67,7 +67,7 @@ MUTANTS_OF_TERMS = (
         name="penalties-of-every-update",
         says="Every update of a model adds its penalties.",
         place="passes.select:penalize_once",
-        change=lambda original: lambda nodes, causality, find_commit: nodes,
+        change=lambda original: lambda nodes, causality, conditions: nodes,
         killer="numbers",
         case="penalized",
     ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from msgspec.structs import replace
 
-from compiler.ir.instructions import Commit, Instruction, ResolveOverflow, RestoreAccumulator
+from compiler.ir.instructions import AllFinite, Commit, Instruction, ResolveOverflow, RestoreAccumulator
 from compiler.ir.step_graph import Hazard, StepGraph
 from compiler.lower.verdict import _find_raw
 from compiler.passes.commits import both
@@ -25,6 +25,11 @@ def stand_alone(found: Iterable[tuple[Instruction, ...]], *arguments: object) ->
 def stand_together(found: Iterable[tuple[Instruction, ...]], *arguments: object) -> Iterator[tuple[Instruction, ...]]:
     """Put all updates into one group."""
     yield tuple(node for group in found for node in group)
+
+
+def hear_all_but_one(made: AllFinite, *arguments: object) -> AllFinite:
+    """Combine all verdicts of a group but the last."""
+    return replace(made, verdicts=made.verdicts[:-1])
 
 
 def hear_no_all(graph: StepGraph) -> tuple[StepGraph]:
@@ -74,6 +79,14 @@ MUTANTS_OF_VERDICTS = (
         says="A write does not wait for the verdicts of other updates.",
         place="passes.pipeline:find_hazards",
         change=to.drop(Hazard.VERDICT),
+        killer="numbers",
+        case="skipped-together",
+    ),
+    Mutant(
+        name="last-verdict-unheard",
+        says="What combines the verdicts of a group leaves out the last.",
+        place="passes.commits:_combine",
+        change=to.change(hear_all_but_one),
         killer="numbers",
         case="skipped-together",
     ),
@@ -209,7 +222,7 @@ MUTANTS_OF_VERDICTS = (
         name="skipped-steps-taken",
         says="A window is taken in a step in which the update that it follows is skipped.",
         place="passes.select:_is_idle",
-        change=lambda original: lambda node, find_commit: isinstance(node, RestoreAccumulator),
+        change=lambda original: lambda node, conditions: isinstance(node, RestoreAccumulator),
         killer="numbers",
         case="gathered-at-its-pace",
     ),

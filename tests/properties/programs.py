@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from compiler import Plan
-from compiler.ir.instructions import Apply, CheckFinite, Commit, Gradient, Instruction, Transform
+from compiler.ir.instructions import AllFinite, Apply, CheckFinite, Commit, Gradient, Instruction, Transform
 from compiler.ir.program import Function, Mode, Program
 from compiler.ir.step_graph import Because, Decision, StepGraph
 from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
@@ -119,7 +119,14 @@ def _hurry(function: Function, write: Apply) -> tuple[Instruction, ...]:
     wanted |= {one.output for one in rest if isinstance(one, CheckFinite) and one.op == write.op}
     place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(one.defines))
     known = {value for one in rest[:place] for value in one.defines}
-    return (*rest[:place], replace(write, commits=limit(write.commits, known)), *rest[place:])
+    commits = limit(spell_out(write.commits, function), known)
+    return (*rest[:place], replace(write, commits=commits), *rest[place:])
+
+
+def spell_out(commits: Commit, function: Function) -> Commit:
+    """Return a condition with the verdicts of groups one by one."""
+    combined = {one.output: one.verdicts for one in function.instructions if isinstance(one, AllFinite)}
+    return tuple(tuple(each for name in way for each in combined.get(name, (name,))) for way in commits)
 
 
 def limit(commits: Commit, known: set[str]) -> Commit:

@@ -6,6 +6,7 @@ from typing import TypeAlias, get_args
 
 from compiler.ir.instructions.accumulate import (
     Accumulate,
+    AllFinite,
     CheckFinite,
     Guard,
     ResetAccumulator,
@@ -31,6 +32,7 @@ Instruction: TypeAlias = (
     | Transform
     | Adapt
     | CheckFinite
+    | AllFinite
     | Start
     | Accumulate
     | TakeAccumulated
@@ -55,6 +57,7 @@ __all__ = [
     "TOGETHER",
     "Accumulate",
     "Adapt",
+    "AllFinite",
     "Apply",
     "ApplyPart",
     "Assign",

@@ -251,6 +251,63 @@ class CheckFinite(InstructionBase, frozen=True, kw_only=True):
         return {"inputs": list(self.gradients), "outputs": [self.output]}
 
 
+MOST = 4
+"""The most updates that the condition of a group names."""
+
+
+class AllFinite(InstructionBase, frozen=True, kw_only=True):
+    """Combine the verdicts of a group of updates: ``output`` is true where all of them are."""
+
+    output: str
+    verdicts: tuple[str, ...]
+    updates: tuple[str, ...]
+
+    FIELDS: ClassVar[Fields] = {"inputs": Names, "outputs": Names}
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """Return the updates."""
+        return self.updates
+
+    @property
+    def combined(self) -> tuple[str, ...]:
+        """Return the verdicts."""
+        return self.verdicts
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Return the verdict on all of them."""
+        return (self.output,)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the verdicts."""
+        return self.verdicts
+
+    @property
+    def recorded(self) -> bool:
+        """Return that a verdict is a constant."""
+        return False
+
+    @property
+    def phrase(self) -> str:
+        """Return the verdicts, joined."""
+        return f"{self.output} = {' and '.join(self.verdicts)}"
+
+    @property
+    def condition(self) -> str:
+        """Return what is finite."""
+        *others, last = self.updates
+        of = " and ".join(filter(None, (", ".join(others), last)))
+        if len(self.updates) > MOST:
+            of = f"all {len(self.updates)} updates of the group of {self.updates[0]}"
+        return f"the gradients of {of} are finite"
+
+    def export(self) -> Object:
+        """Return the verdicts, and its output."""
+        return {"inputs": list(self.verdicts), "outputs": [self.output]}
+
+
 class Conditional(BaseModel, extra="forbid"):
     """An op that writes only under some verdicts, as the plan shows it."""
 

@@ -169,6 +169,11 @@ class InstructionBase(Struct, frozen=True, kw_only=True):
         return ""
 
     @property
+    def combined(self) -> tuple[str, ...]:
+        """Return the verdicts of which its own says that all are given, if it combines some."""
+        return ()
+
+    @property
     def is_write(self) -> bool:
         """Return whether it is a write that stands at its earliest legal place, rather than on demand."""
         return False

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from compiler.ir.instructions import (
     Accumulate,
     Adapt,
+    AllFinite,
     Apply,
     Assign,
     Blend,
@@ -38,7 +39,7 @@ from runtime.codegen.lower.accumulate import lower_accumulate, lower_reset, lowe
 from runtime.codegen.lower.adapt import lower_adapt
 from runtime.codegen.lower.evaluate import lower_evaluate, lower_random
 from runtime.codegen.lower.messages import lower_start
-from runtime.codegen.lower.overflow import lower_check
+from runtime.codegen.lower.overflow import lower_all, lower_check
 from runtime.codegen.lower.states import lower_store
 from runtime.codegen.lower.transform import lower_transform
 from runtime.codegen.lower.writes import lower_apply, lower_assign, lower_blend
@@ -117,6 +118,7 @@ LOWERINGS: Mapping[type[InstructionBase], LowerFn] = dict(
         _row(Transform, lower_transform),
         _row(Adapt, lower_adapt),
         _row(CheckFinite, lower_check),
+        _row(AllFinite, lower_all),
         _row(Start, lower_start),
         _row(Accumulate, lower_accumulate),
         _row(TakeAccumulated, lower_take),

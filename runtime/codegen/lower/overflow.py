@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
 
 from compiler.ir.instructions import (
+    AllFinite,
     CheckFinite,
     Commit,
     Evaluate,
@@ -24,6 +25,8 @@ from runtime.codegen.resources import find_checked, find_instructions
 from runtime.codegen.scope import line_of, with_notes
 from runtime.codegen.text import Line
 
+MOST = 4
+"""The most verdicts that are joined by operators."""
 SCALE, VERDICTS = "loss_scale", "verdicts"
 """The global variables of the loss scale, and of the verdicts of a step."""
 
@@ -51,15 +54,26 @@ def lower_check(instruction: CheckFinite, scope: EmitScope) -> Lowered:
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
 
 
+def lower_all(instruction: AllFinite, scope: EmitScope) -> Lowered:
+    """Return ``step_d_group_finite = step_d_finite & step_g_finite``."""
+    value = all_value(instruction.verdicts, scope)
+    statement = syntax.assign(scope.names.value(instruction.output), value)
+    return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
+
+
 def commit_value(commits: Commit, scope: EmitScope) -> ast.expr:
     """Return a condition as the device computes it: ``step_d_finite & step_g_finite``."""
-    ways = [_join([syntax.name(scope.names.value(each)) for each in way], ast.BitAnd()) for way in commits]
-    return _join(ways, ast.BitOr())
+    return reduce(
+        lambda left, right: syntax.binary(left, ast.BitOr(), right), [all_value(way, scope) for way in commits]
+    )
 
 
-def _join(terms: list[ast.expr], operator: ast.operator) -> ast.expr:
-    """Return terms joined by an operator."""
-    return reduce(lambda left, right: syntax.binary(left, operator, right), terms)
+def all_value(verdicts: Sequence[str], scope: EmitScope) -> ast.expr:
+    """Return whether all of some verdicts are given, as the device computes it; of many in one call."""
+    terms = [syntax.name(scope.names.value(each)) for each in verdicts]
+    if len(terms) > MOST:
+        return scope.dialect.all_true(terms)
+    return reduce(lambda left, right: syntax.binary(left, ast.BitAnd(), right), terms)
 
 
 def commits_by_op(instruction: ResolveOverflow, scope: EmitScope) -> ast.expr:

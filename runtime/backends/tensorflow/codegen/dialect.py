@@ -93,6 +93,10 @@ class TensorFlowDialect(Dialect):
         """Return the end of a step with verdicts."""
         return lower_resolve(instruction, scope)
 
+    def all_true(self, flags: Sequence[ast.expr]) -> ast.expr:
+        """Return ``tf.reduce_all([a, b])``."""
+        return syntax.call("tf.reduce_all", syntax.listing(flags))
+
     def verdict_options(self, context: EmitContext) -> dict[str, ast.expr]:
         """Return how many gradients every update has, and the ops that run only under verdicts."""
         return verdict_options(context)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from compiler.ir.instructions import Apply, Assign, Blend, Instruction, ResolveOverflow, RestoreAccumulator, Store
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Lowered
-from runtime.codegen.lower.overflow import SCALE, VERDICTS, commit_value, commits_by_op, find_resolved
+from runtime.codegen.lower.overflow import SCALE, VERDICTS, all_value, commit_value, commits_by_op, find_resolved
 from runtime.codegen.resources import find_checked
 from runtime.codegen.scope import line_of
 from runtime.codegen.text import Code, Line
@@ -41,7 +41,7 @@ def lower_resolve(instruction: ResolveOverflow, scope: EmitScope) -> Lowered:
         kept = syntax.call(f"{VERDICTS}.keep", commits_by_op(instruction, scope))
         lines.append(line_of(instruction, syntax.perform(kept)))
     if instruction.scaled and instruction.verdicts:
-        finite = commit_value((instruction.verdicts,), scope)
+        finite = all_value(instruction.verdicts, scope)
         lines.append(line_of(instruction, syntax.perform(syntax.call(f"{SCALE}.update", finite))))
     return Lowered(code=tuple(lines))
 

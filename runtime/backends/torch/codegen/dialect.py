@@ -134,6 +134,10 @@ class TorchDialect(Dialect):
         target = ast.Subscript(value=held.value, slice=held.slice, ctx=ast.Store())
         return ast.Assign(targets=[target], value=syntax.call("full_state" if is_number else "next_state", value, held))
 
+    def all_true(self, flags: Sequence[ast.expr]) -> ast.expr:
+        """Return ``torch.stack([a, b]).all()``."""
+        return syntax.method(syntax.call("torch.stack", syntax.listing(flags)), "all")
+
     def verdict_options(self, context: EmitContext) -> dict[str, ast.expr]:
         """Return whether the checked gradients are new tensors, which nothing else refers to."""
         return {"are_new": syntax.constant(context.program.loss_scale is not None)}

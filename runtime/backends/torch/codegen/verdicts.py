@@ -79,7 +79,9 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool, late: bool
     wanted = {*resolve.verdicts}.union(*(find_verdicts(commits) for _, commits in resolve.conditional))
     reads, known, latest = dict[int, Read](), dict[int, int](), 0
     heard = dict[int, tuple[str, ...]]()
-    judged = {each.output: each.key for each in instructions if isinstance(each, CheckFinite)}
+    judged = {each.output: (each.key,) for each in instructions if isinstance(each, CheckFinite)}
+    for each in (one for one in instructions if one.combined):
+        judged |= dict.fromkeys(each.defines, tuple(key for verdict in each.combined for key in judged[verdict]))
     on_device, on_host = set[str](), set[str]()  # the verdicts that the device has, and those that the host has too
     early, windows = set[str](), dict[str, None]()  # what the host must hear of: optimizers stepped early, windows
     for at, each in enumerate(instructions):
@@ -102,10 +104,12 @@ def find_reading(instructions: Sequence[Instruction], *, debug: bool, late: bool
         match each:
             case CheckFinite(output=output):
                 on_device.add(output)
+            case _ if each.combined:
+                on_device.update(each.defines)
             case TakeAccumulated(filled=filled) if filled:
                 on_device.add(filled)
             case Accumulate(commits=(way,)) if _is_open(each) and judged.keys() & on_host >= {*way}:
-                heard[id(each)] = tuple(judged[verdict] for verdict in way)
+                heard[id(each)] = tuple(key for verdict in way for key in judged[verdict])
             case Accumulate(window=window) if _is_open(each):
                 windows[window] = None
             case Apply() if is_write and not condition <= on_host:
