@@ -43,6 +43,7 @@ from compiler.lower.terms import (
 from compiler.lower.transform import lower_transform, transform_node
 from compiler.lower.verdict import bind, find_overflow, guard_of, verdict_of
 from compiler.passes.presence import find_open
+from graphspec.analysis.modes import find_makers
 from graphspec.declare.ops import CallOp, GradientOp, TransformOp, UpdateOp
 
 Reduce = Literal["mean", "sum", "steps"]
@@ -173,7 +174,7 @@ class Windows:
 
     def _owner(self, value: str) -> str:
         """Return the op that defines a gradient set."""
-        return next((name for name, op in self.context.spec.ops.items() if value in op.defines(name)), "")
+        return find_makers(self.context.spec).get(value, "")
 
     def _add_one(
         self, window: str, value: str, models: tuple[str, ...], may_miss: bool, share: Share | None = None

@@ -45,6 +45,8 @@ class LoweringContext(Struct, frozen=True, kw_only=True):
     """The values that do not depend on the batch."""
     accumulating: Mapping[str, tuple[str, ...]] = {}
     """The terms of what an update gathers over several steps."""
+    gathered: frozenset[str] = frozenset()
+    """The terms of those updates that run in this mode."""
     counted: Mapping[str, Counted] = {}
     """The losses whose sum and count are kept apart, and how they count."""
     open: frozenset[str] = frozenset()

@@ -75,14 +75,12 @@ def lower_loss(name: str, op: LossOp, context: LoweringContext) -> tuple[Evaluat
     options = context.settings(op.args, name)
     node = _evaluate(name, "loss", op.loss, op.inputs, options, op.defines(name), context, True, op.expr)
     weight = None if op.weight is None else context.number(op.weight, name, "weight")
-    here = [terms for each, terms in context.accumulating.items() if context.mode in context.reaches[each].modes]
-    gathered = any(name in terms for terms in here)
     whole = replace(
         node,
         weight=weight,
         reduction=op.reduction,
         times=op.times,
-        gathered=gathered,
+        gathered=name in context.gathered,
         open=name in context.open,
     )
     if name not in context.counted:

@@ -124,6 +124,7 @@ def lower_mode(
         nodes = _select(mode, document.whole.everything, reaches)
         is_all = len(nodes) == len(document.whole.everything)
         return document.whole if is_all else replace(document.whole, nodes=nodes)
+    accumulating = find_accumulating(spec)
     lowering = LoweringContext(
         spec=spec,
         mode=mode,
@@ -132,7 +133,10 @@ def lower_mode(
         reaches=reaches,
         values=document.values,
         whole=find_whole(document.values),
-        accumulating=find_accumulating(spec),
+        accumulating=accumulating,
+        gathered=frozenset(
+            term for name, terms in accumulating.items() if mode in reaches[name].modes for term in terms
+        ),
         counted=find_counted(spec, mode, document.values, context.observed, document.uneven),
         open=document.open,
         split=is_split(spec, mode),

@@ -9,7 +9,7 @@ from math import lcm, prod
 from msgspec import Struct
 
 from compiler.ir.program import Gate, ModeProgram, Program
-from compiler.timing.gates import count_on, find_draws, find_sharing, fire, is_due
+from compiler.timing.gates import count_on, find_draws, find_sharing, find_ungated, fire, is_due, merge_alike
 
 SHOWN = 16
 """How many steps a plan lists."""
@@ -34,16 +34,17 @@ def find_dispatches(mode: ModeProgram, program: Program) -> Iterator[Dispatch]:
     Yields nothing where the number of a step does not tell: where batches are of several data sets, averages take the
     place of models, or what is drawn is counted.
     """
-    gates = mode.gates
-    if program.datasets or any(gate.clock == "averaged" for gate in gates) or _counts_draws(gates):
+    if program.datasets or any(gate.clock == "averaged" for gate in mode.gates) or _counts_draws(mode.gates):
         return
+    gates, alike = merge_alike(mode.gates, [find_ungated(mode.gates)])
     functions = {frozenset(function.gated): function.name for function in mode.functions}
-    gated = {gate.op for gate in gates}
+    gated = {gate.op for gate in mode.gates}
     named = (name for gate in gates for group in (*gate.follows, gate.counted) for name in group)
     always = frozenset(name for name in named if name not in gated)
     drawn = find_draws(gates)
     draws = [dict(zip(drawn, numbers, strict=True)) for numbers in product(*drawn.values())]
-    counts, applied, sharing = dict.fromkeys(gated, 0), dict.fromkeys(gated, 0), find_sharing(gates)
+    counts, sharing = {gate.op: 0 for gate in gates}, find_sharing(gates)
+    applied = {**counts}
     for step in range(1, FARTHEST + 1):
         admitted = {  # by `first` and `last`, where one more update takes place
             gate.op: applied[gate.op] + 1 >= (gate.first or 0) and (gate.last is None or applied[gate.op] < gate.last)
@@ -51,7 +52,8 @@ def find_dispatches(mode: ModeProgram, program: Program) -> Iterator[Dispatch]:
             if gate.is_counted
         }
         due = {gate.op: admitted[gate.op] and is_due(gate, counts[gate.op]) for gate in gates if gate.is_counted}
-        taken = [fire(gates, step, counts, always, due=due, draws=each) for each in draws]
+        opened = (fire(gates, step, counts, always, due=due, draws=each) for each in draws)
+        taken = [fired.union(*(alike.get(op, ()) for op in fired)) for fired in opened]
         names = tuple(dict.fromkeys(functions[fired] for fired in taken))
         yield Dispatch(names, all(applied[gate.op] >= max(gate.first or 0, gate.last or 0) for gate in gates))
         fired = always | taken[0]  # nothing that counts differs between them
@@ -132,9 +134,10 @@ def find_pattern(mode: ModeProgram, program: Program) -> DispatchPattern | None:
     """Return the functions of the first steps; None where the number of a step does not tell."""
     moments = (each for gate in mode.gates for each in (gate.start, gate.until))
     settled = max((each for each in moments if each is not None), default=0)
-    period = lcm(*(each for gate in mode.gates for each in (gate.every, gate.epoch or 1)))
+    gates, _ = merge_alike(mode.gates, [find_ungated(mode.gates)])
+    period = lcm(*(each for gate in gates for each in (gate.every, gate.epoch or 1)))
     # A clock that counts writes is as slow as what it counts, times its own interval.
-    period *= prod(gate.every for gate in mode.gates if gate.clock == "writes")
+    period *= prod(gate.every for gate in gates if gate.clock == "writes")
     names: list[tuple[str, ...]] = []
     is_whole = False
     for step, dispatch in enumerate(find_dispatches(mode, program), start=1):

@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from benchmarks.shapes import SHAPES
+from benchmarks.shapes import SHAPES, Document
 from compiler import compile_step
 from graphspec import load
 
@@ -51,6 +51,22 @@ def compare(make, begin: str = "") -> float:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_work_grows_with_the_ops(shape):
     assert compare(SHAPES[shape]) < MOST
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_work_grows_with_the_ops_under_a_loss_scale_and_in_windows(shape):
+    """Every write waits for every gradient there, and every update has a function in which it only gathers."""
+
+    def make(ops: int) -> Document:
+        made = SHAPES[shape](ops)
+        made["precision"] = {"loss_scale": "dynamic"}
+        for part in (made, *made.get("blocks", {}).values()):
+            for op in part["ops"].values():
+                op.update({"accumulate": 4} if "update" in op else {})
+        return made
+
+    assert compare(make) < MOST
 
 
 def test_the_work_of_reading_yaml_grows_with_the_ops():
