@@ -45,7 +45,7 @@ def cycle_problem(
 ) -> Diagnostic:
     """Return a diagnostic that names a cycle and the reason of each of its edges.
 
-    Where it runs through combined verdicts, it is told as if each write waited for the verdicts themselves.
+    Where it runs through combined verdicts, it is described as if each write waited for the verdicts themselves.
     """
     reasons = {(edge.before, edge.after): edge for edge in reversed(tuple(edges))}
     before = dict(zip((*cycle[1:], cycle[0]), cycle, strict=True))

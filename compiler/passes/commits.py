@@ -26,19 +26,21 @@ ALWAYS: Commit = ()
 
 def find_commits(graph: StepGraph) -> StepGraph:
     """Return the graph with the condition of every write that does not always take place."""
-    conditions, producers = Conditions.of(graph), find_producers(graph.nodes.values())
+    conditions = Conditions.of(graph)
     found = {name: conditions.find(name) for name, node in graph.nodes.items() if node.is_write}
     combined = conditions.combined.values()
     return replace(
         graph,
         nodes=_list_among(graph.nodes, combined),
-        ordering=(*graph.ordering, *(edge for each in combined for edge in data_edges(each, producers))),
+        ordering=(*graph.ordering, *(edge for each in combined for edge in data_edges(each, conditions.producers))),
         commits={name: commit for name, commit in found.items() if commit},
     )
 
 
 def _list_among(nodes: Mapping[str, Instruction], combined: Collection[AllFinite]) -> Mapping[str, Instruction]:
-    """Return the nodes with those that combine verdicts, each behind the last of these."""
+    """Return the nodes with those that combine verdicts, each after the last of these."""
+    if not combined:
+        return nodes
     listed: dict[str, Instruction] = {}
     missing = {each.id: {*each.verdicts} for each in combined}
     combining = {verdict: each for each in combined for verdict in each.verdicts}
@@ -92,6 +94,7 @@ class Conditions(Struct, frozen=True, kw_only=True):
     """Finds the conditions of writes: those of the writes of gradients, and of what follows these."""
 
     graph: StepGraph
+    producers: Mapping[str, str]
     own: Mapping[str, tuple[str, ...]]
     """By write of gradients under verdicts: its own verdict, or that of its group."""
     combined: Mapping[str, AllFinite]
@@ -104,12 +107,12 @@ class Conditions(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, graph: StepGraph) -> Conditions:
         """Return the conditions of a graph."""
-        producers = find_producers(graph.nodes.values())
+        groups = find_commit_groups(graph)
+        checked = [group for group in groups if graph.scaled or any(node.overflow in TOGETHER for node in group)]
+        producers = find_producers(graph.nodes.values()) if checked else {}
         own: dict[str, tuple[str, ...]] = {}
         combined: dict[str, AllFinite] = {}
-        for group in find_commit_groups(graph):
-            if not graph.scaled and not any(node.overflow in TOGETHER for node in group):
-                continue
+        for group in checked:
             verdicts = tuple(dict.fromkeys(node.verdict for node in group))
             if len(verdicts) > 1:
                 made = _combine([graph.nodes[producers[each]] for each in verdicts], verdicts)
@@ -119,7 +122,7 @@ class Conditions(Struct, frozen=True, kw_only=True):
         own |= {node.id: (node.verdict,) for node in alone}
         there = {value for each in graph.nodes.values() for value in each.provides} if own else set[str]()
         givers = {each.verdict: own[name] for name, each in graph.nodes.items() if name in own}
-        return cls(graph=graph, own=own, combined=combined, there=there, givers=givers)
+        return cls(graph=graph, producers=producers, own=own, combined=combined, there=there, givers=givers)
 
     def find(self, name: str) -> Commit:
         """Return the condition of a write: its own, and those of the writes it follows."""

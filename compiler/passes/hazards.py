@@ -82,7 +82,7 @@ def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
 
 def _find_verdict_hazards(graph: StepGraph) -> Iterator[Edge]:
     """Yield an edge to every write from the verdicts under which it takes place, but for its own."""
-    producers = find_producers(graph.nodes.values())
+    producers = find_producers(graph.nodes.values()) if graph.commits else {}
     for name, commit in graph.commits.items():
         node = graph.nodes[name]
         for verdict in dict.fromkeys(each for way in commit for each in way if each != node.verdict):

@@ -108,13 +108,10 @@ def _find_past_absent(
         found.update(dict.fromkeys(each for each in others if each in nodes))
         fresh = [each for each in others if each not in nodes]
         seen.update(fresh)
-        pending += [each for each in fresh if not _precedes_one(each, found, causality)]
+        for each in fresh:
+            is_implied = each in causality.places and any(causality.precedes(each, other) for other in found)
+            pending += [] if is_implied else [each]
     return tuple(found)
-
-
-def _precedes_one(name: str, others: Iterable[str], causality: Causality) -> bool:
-    """Return whether a node is known to come before one of some others."""
-    return name in causality.places and any(causality.precedes(name, other) for other in others)
 
 
 def find_order_problems(
