@@ -33,6 +33,13 @@ def find_accumulating(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
+def find_gathered(spec: GraphSpec, mode: Mode) -> frozenset[str]:
+    """Return the terms of what the updates of a mode gather over several steps."""
+    reaches = find_reaches(spec)
+    here = (terms for name, terms in find_accumulating(spec).items() if mode in reaches[name].modes)
+    return frozenset(term for terms in here for term in terms)
+
+
 def find_set_losses(spec: GraphSpec, update: str) -> tuple[str, ...]:
     """Return the losses whose gradient sets an update takes: its own, or those of the gradients it is given."""
     op = spec.ops[update]

@@ -8,7 +8,7 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compiler.batch.losses import find_accumulating, find_counted, is_split
+from compiler.batch.losses import find_accumulating, find_counted, find_gathered, is_split
 from compiler.declare import declare_models
 from compiler.facts.models import ModelFacts, Observations
 from compiler.facts.parameters import find_known_names
@@ -124,7 +124,6 @@ def lower_mode(
         nodes = _select(mode, document.whole.everything, reaches)
         is_all = len(nodes) == len(document.whole.everything)
         return document.whole if is_all else replace(document.whole, nodes=nodes)
-    accumulating = find_accumulating(spec)
     lowering = LoweringContext(
         spec=spec,
         mode=mode,
@@ -133,10 +132,8 @@ def lower_mode(
         reaches=reaches,
         values=document.values,
         whole=find_whole(document.values),
-        accumulating=accumulating,
-        gathered=frozenset(
-            term for name, terms in accumulating.items() if mode in reaches[name].modes for term in terms
-        ),
+        accumulating=find_accumulating(spec),
+        gathered=find_gathered(spec, mode),
         counted=find_counted(spec, mode, document.values, context.observed, document.uneven),
         open=document.open,
         split=is_split(spec, mode),
