@@ -8,7 +8,16 @@ from typing import Literal
 from msgspec.structs import replace
 
 from compiler import Plan
-from compiler.ir.instructions import AllFinite, Apply, CheckFinite, Commit, Gradient, Instruction, Transform
+from compiler.ir.instructions import (
+    AllFinite,
+    Apply,
+    CheckFinite,
+    Commit,
+    Gradient,
+    Instruction,
+    ResolveOverflow,
+    Transform,
+)
 from compiler.ir.program import Function, Mode, Program
 from compiler.ir.step_graph import Because, Decision, StepGraph
 from graphspec.declare.ops import CallOp, ForwardOp, LossOp, MetricOp, RandomOp, UpdateOp
@@ -114,13 +123,21 @@ def _is_shown(plan: Plan, name: str) -> bool:
 
 def _hurry(function: Function, write: Apply) -> tuple[Instruction, ...]:
     """Return the instructions with a write right behind the gradients it applies, and its verdict over them."""
-    rest = [one for one in function.instructions if one is not write]
+    rest = [_spell_out_end(one, function) for one in function.instructions if one is not write]
     wanted = {part.gradients for part in write.parts}
     wanted |= {one.output for one in rest if isinstance(one, CheckFinite) and one.op == write.op}
     place = 1 + max(index for index, one in enumerate(rest) if wanted.intersection(one.defines))
     known = {value for one in rest[:place] for value in one.defines}
     commits = limit(spell_out(write.commits, function), known)
     return (*rest[:place], replace(write, commits=commits), *rest[place:])
+
+
+def _spell_out_end(instruction: Instruction, function: Function) -> Instruction:
+    """Return an instruction; the end of a step with the verdicts of groups one by one, as a hurried write has them."""
+    if not isinstance(instruction, ResolveOverflow):
+        return instruction
+    conditional = tuple((op, spell_out(commits, function)) for op, commits in instruction.conditional)
+    return replace(instruction, conditional=conditional)
 
 
 def spell_out(commits: Commit, function: Function) -> Commit:
