@@ -76,13 +76,16 @@ def check_no_effect(graph: ModeGraph) -> Iterator[Diagnostic]:
 
 def _reads_downstream(graph: ModeGraph, name: str, other: str, consumers: Mapping[str, Sequence[str]]) -> bool:
     """Return whether an op, or something computed from it, reads what another writes: the common, cheap case."""
+    written = {write.cell for write in graph.nodes[other].writes}
     reached, pending = {name}, [name]
     while pending:
-        found = [each for each in dict.fromkeys(consumers.get(pending.pop(), ())) if each not in reached]
+        each = pending.pop()
+        if any(read.cell in written for read in graph.nodes[each].reads):
+            return True
+        found = [user for user in dict.fromkeys(consumers.get(each, ())) if user not in reached]
         reached.update(found)
         pending.extend(found)
-    written = {write.cell for write in graph.nodes[other].writes}
-    return any(read.cell in written for each in reached for read in graph.nodes[each].reads)
+    return False
 
 
 def _changes_versions(graph: ModeGraph, name: str, other: str) -> bool:
