@@ -9,13 +9,13 @@ from compiler.checks.effects import (
     check_backend,
     check_clip_scope,
     check_interval,
-    check_no_effect,
     check_shown,
     check_terms,
 )
 from compiler.checks.gradients import check_bootstrap, check_left_targets, check_loss_terms, check_targets
 from compiler.checks.micro_batches import check_counts, check_summed
 from compiler.checks.missing_terms import check_datasets, check_evaluated, check_lazy_terms
+from compiler.checks.no_effect import check_no_effect
 from compiler.checks.ownership import (
     check_average_targets,
     check_buffer_policy,

@@ -1,8 +1,8 @@
-"""Checks of what has no effect: W-NO-EFFECT, W-DEAD, W-NO-OUTPUT, `defer: never` where it cannot be, images."""
+"""Checks of what has no effect: W-DEAD, W-NO-OUTPUT, `defer: never` where it cannot be, images."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -10,13 +10,13 @@ from compiler.facts.optimizers import find_averaging, find_optimizers
 from compiler.ir.diagnose import span_of
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.program import Gate
-from compiler.ir.step_graph import Decision, Hazard, StepGraph
+from compiler.ir.step_graph import Decision, StepGraph
 from compiler.lower.average import find_interval
 from compiler.lower.verdict import find_checked
 from compiler.passes.commits import find_commit_groups, find_gradients, takes_part
 from compiler.passes.datasets import check_windows
 from compiler.passes.freeze import check_freezes
-from compiler.passes.order import close_ordering, find_producers, find_writers
+from compiler.passes.order import find_producers
 from compiler.timing.curves import check_scheduled, check_schedules
 from compiler.timing.phases import check_phases
 from compiler.timing.resolve import Timed, apply_pace, check_resets
@@ -45,60 +45,6 @@ def check_shown(graph: ModeGraph) -> Iterator[Diagnostic]:
             help="images are [n, height, width] or [n, channels, height, width] with 1 or 3 channels; `reshape` gives "
             "rows of pixels such a shape",
         )
-
-
-def check_no_effect(graph: ModeGraph) -> Iterator[Diagnostic]:
-    """Yield W-NO-EFFECT for an `after` without which every op reads the same versions, outside of blocks and phases."""
-    producers, consumers = graph.producers, dict[str, list[str]]()
-    for node in graph.nodes.values():
-        for use in node.uses:
-            producer = producers.get(use.value)
-            if producer is not None:
-                consumers.setdefault(producer, []).append(node.id)
-    for name, node in graph.nodes.items():
-        for index, other in enumerate(graph.spec.ops[name].after or () if node.id == node.op else ()):
-            if other not in graph.nodes or not graph.nodes[other].writes:
-                continue
-            span = graph.spec.span("ops", name, "after", index) or span_of(graph.spec, name)
-            is_held = node.within or graph.nodes[other].within
-            if is_held or (span is not None and span.via):
-                continue  # blocks and phases are written once: what one of their ops does not need, another may
-            if not _reads_downstream(graph, name, other, consumers) and not _changes_versions(graph, name, other):
-                yield Diagnostic(
-                    code="W-NO-EFFECT",
-                    severity="warning",
-                    message=f"`after: {other}` on '{name}' changes nothing: every op reads the same without it",
-                    span=span,
-                    label="no effect",
-                    help=f"put it on the forward that should see the result of '{other}', or remove it",
-                )
-
-
-def _reads_downstream(graph: ModeGraph, name: str, other: str, consumers: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether an op, or something computed from it, reads what another writes: the common, cheap case."""
-    written = {write.cell for write in graph.nodes[other].writes}
-    reached, pending = {name}, [name]
-    while pending:
-        each = pending.pop()
-        if any(read.cell in written for read in graph.nodes[each].reads):
-            return True
-        found = [user for user in dict.fromkeys(consumers.get(each, ())) if user not in reached]
-        reached.update(found)
-        pending.extend(found)
-    return False
-
-
-def _changes_versions(graph: ModeGraph, name: str, other: str) -> bool:
-    """Return whether dropping one `after` changes which writers of a cell lie in the past of a node that touches it."""
-    kept = [edge for edge in graph.ordering if (edge.before, edge.after, edge.hazard) != (other, name, Hazard.DECLARED)]
-    without = close_ordering(graph.everything, kept)
-    writers = find_writers(graph.nodes.values())
-    for node in graph.nodes.values():
-        for cell in {read.cell for read in node.reads} | {write.cell for write in node.writes}:
-            known = writers.get(cell, ())
-            if graph.causality.past(node.id, known) != without.past(node.id, known):
-                return True
-    return False
 
 
 def check_interval(graph: ModeGraph) -> Iterator[Diagnostic]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import reduce
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -75,9 +76,7 @@ class Causality(Struct, frozen=True):
 
     def stand_in(self, name: str, members: Sequence[str]) -> Causality:
         """Return it with a further node, which has the pasts of some marked ones and the place of the first."""
-        past = NOTHING
-        for each in members:
-            past = unite(past, self.pasts[each])
+        past = unite_all(self.pasts[each] for each in members)
         return Causality({**self.places, name: self.places[members[0]]}, {**self.pasts, name: past})
 
     def sort(self, names: Iterable[str]) -> list[str]:
@@ -122,6 +121,11 @@ def unite(one: Bits, other: Bits) -> Bits:
     return one if not shifted & ~one[1] else (one[0], one[1] | shifted)
 
 
+def unite_all(sets: Iterable[Bits]) -> Bits:
+    """Return what is in any of some bitsets."""
+    return reduce(unite, sets, NOTHING)
+
+
 def trim(one: Bits) -> Bits:
     """Return a bitset that begins at its least member, so that equal sets are equal."""
     least = (one[1] & -one[1]).bit_length() - 1
@@ -135,9 +139,7 @@ def close(predecessors: Mapping[str, Iterable[str]], marked: Container[str]) -> 
     reached: dict[str, Bits] = {}
     """The past of every node with the node itself, if it is marked."""
     for name in sort(predecessors):
-        past = NOTHING
-        for before in predecessors[name]:
-            past = unite(past, reached[before])
+        past = unite_all(reached[before] for before in predecessors[name])
         pasts[name] = reached[name] = past
         if name in marked:
             places[name] = place = len(places)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
 from compiler.facts.steppers import is_kept
-from compiler.ir.digraph import NOTHING, Causality
-from compiler.ir.instructions import Apply, CheckFinite, Commit, Instruction, Transform
+from compiler.ir.digraph import Causality
+from compiler.ir.instructions import AnyFinite, Apply, CheckFinite, Commit, Instruction, Transform
+from compiler.ir.instructions.base import find_verdicts
 from compiler.ir.value import Read, Use
 from compiler.ir.weight_terms import Penalty, Projection
 from compiler.lower.context import LoweringContext
 from compiler.lower.transform import transform_node
-from compiler.passes.commits import Conditions, assume, either
+from compiler.passes.commits import Conditions, assume, either, list_among
 from compiler.passes.presence import find_open
 from graphspec.declare.ops import UpdateOp
+
+MOST = 4
+"""The most ways in which earlier updates are applied that an update lists one by one."""
 
 
 def regularize(
@@ -71,20 +76,29 @@ def penalize_once(
     its input replaces its value.
     """
     holders = [node for node in nodes.values() if isinstance(node, Transform) and node.penalizes is not None]
+    if not holders:
+        return nodes
+    present = causality.collect(name for name in nodes if name in causality.places)
+    holders.sort(key=lambda each: causality.meet(each.op, present)[1].bit_count())
+    commits = {node.id: conditions.find(node.op) for node in holders}
+    to_come = {node.penalizes: Counter[str]() for node in holders}
+    for node in holders:
+        to_come[node.penalizes].update(find_verdicts(commits[node.id]))
     earlier: dict[str | None, Commit] = {}
     gone: dict[str, str] = {}
+    joined: dict[str, AnyFinite] = {}
     found = dict(nodes)
-    present = causality.collect(name for name in nodes if name in causality.places) if holders else NOTHING
-    for node in sorted(holders, key=lambda each: causality.meet(each.op, present)[1].bit_count()):
-        commit = conditions.find(node.op)
-        before = earlier.get(node.penalizes)
-        if before is not None:
-            open_ways = assume(before, commit)
-            if not all(open_ways):
-                gone[node.id] = node.uses[0].value
-                continue
-            found[node.id] = _add_unless(node, conditions.spell_out(open_ways))
-        earlier[node.penalizes] = commit if before is None else either([before, commit])
+    for node in holders:
+        commit, before = commits[node.id], earlier.get(node.penalizes)
+        if before is not None and all(assume(before, commit)):
+            before, made = _join_ways(before, node, to_come[node.penalizes])
+            joined |= made
+            found[node.id] = _add_unless(node, assume(before, commit))
+        elif before is not None:
+            gone[node.id] = node.uses[0].value
+        if node.id not in gone:
+            earlier[node.penalizes] = commit if before is None else either([before, commit])
+        to_come[node.penalizes].subtract(find_verdicts(commit))
     for name, value in gone.items():
         del found[name]
         while value in gone:  # the input of one may be another of them
@@ -105,14 +119,46 @@ def penalize_once(
                 found[name] = replace(node, uses=uses, parts=tuple(parts))
             case _:
                 found[name] = replace(node, uses=uses)
-    return found
+    listed: dict[str, Instruction] = {}
+    for name, node in found.items():
+        listed |= {joined[name].id: joined[name], name: node} if name in joined else {name: node}
+    used = {verdict for node in listed.values() for verdict in node.skipped_by}
+    used.update(verdict for each in joined.values() for verdict in each.operands)
+    return list_among(listed, conditions.find_combined(used))
+
+
+def _join_ways(before: Commit, node: Transform, to_come: Mapping[str, int]) -> tuple[Commit, Mapping[str, AnyFinite]]:
+    """Return a condition with its ways joined, if they are many, by the node that they are joined for.
+
+    A verdict under which a later update takes place, too, stays as it is: what it decides there must be seen.
+    """
+    ways = tuple(way for way in before if not any(to_come[verdict] for verdict in way))
+    if len(ways) <= MOST:
+        return before, {}
+    output = f"{node.penalizes}.penalized#{node.op}"  # the name of no op
+    made = AnyFinite(
+        id=output,
+        op=node.op,
+        label=f"verdict {output}",
+        place=node.place,
+        gate=node.gate,
+        within=node.within,
+        uses=_use(find_verdicts(ways)),
+        differentiable=False,
+        output=output,
+        ways=ways,
+    )
+    return ((output,), *(way for way in before if way not in ways)), {node.id: made}
 
 
 def _add_unless(node: Transform, commit: Commit) -> Transform:
     """Return a node that adds penalties only where earlier updates of the model are not applied."""
-    verdicts = dict.fromkeys(verdict for way in commit for verdict in way)
-    uses = (*node.uses, *(Use(value=each, differentiable=False) for each in verdicts))
-    return replace(node, unless=commit, uses=uses)
+    return replace(node, unless=commit, uses=(*node.uses, *_use(find_verdicts(commit))))
+
+
+def _use(verdicts: Collection[str]) -> tuple[Use, ...]:
+    """Return the uses of verdicts."""
+    return tuple(Use(value=each, differentiable=False) for each in verdicts)
 
 
 def find_projections(

@@ -28,16 +28,16 @@ def find_commits(graph: StepGraph) -> StepGraph:
     """Return the graph with the condition of every write that does not always take place."""
     conditions = Conditions.of(graph)
     found = {name: conditions.find(name) for name, node in graph.nodes.items() if node.is_write}
-    combined = conditions.combined.values()
+    combined = [each for each in conditions.combined.values() if each.id not in graph.nodes]
     return replace(
         graph,
-        nodes=_list_among(graph.nodes, combined),
+        nodes=list_among(graph.nodes, combined),
         ordering=(*graph.ordering, *(edge for each in combined for edge in data_edges(each, conditions.producers))),
         commits={name: commit for name, commit in found.items() if commit},
     )
 
 
-def _list_among(nodes: Mapping[str, Instruction], combined: Collection[AllFinite]) -> Mapping[str, Instruction]:
+def list_among(nodes: Mapping[str, Instruction], combined: Collection[AllFinite]) -> Mapping[str, Instruction]:
     """Return the nodes with those that combine verdicts, each after the last of these."""
     if not combined:
         return nodes
@@ -137,12 +137,9 @@ class Conditions(Struct, frozen=True, kw_only=True):
             self.known[name] = both(own, both(gated_by, sources))
         return self.known[name]
 
-    def spell_out(self, commit: Commit) -> Commit:
-        """Return a condition with the verdicts of groups one by one."""
-        return tuple(
-            tuple(each for name in way for each in (self.combined[name].verdicts if name in self.combined else (name,)))
-            for way in commit
-        )
+    def find_combined(self, verdicts: Collection[str]) -> tuple[AllFinite, ...]:
+        """Return what combines those of some verdicts that are about groups."""
+        return tuple(each for name, each in self.combined.items() if name in verdicts)
 
 
 def _combine(checks: Sequence[Instruction], verdicts: tuple[str, ...]) -> AllFinite:

@@ -186,7 +186,8 @@ def _split(
         context.sink.report(check_added(whole, parts.graph.nodes))
     idle = {gate.op for gate in variant.gates} - variant.fired
     absent = find_absent(parts.graph.nodes, idle) | find_idle_writes(parts.graph.nodes, idle)
-    copies = parts.find_firing(graph.nodes, outputs.values, absent)
+    firing = [name for name in graph.nodes if name in whole.everything]  # what combines verdicts is added again
+    copies = parts.find_firing(firing, outputs.values, absent)
     split = select_graph(parts.graph, graph.mode, copies, variant.fired, variant.gates, outputs)
     decisions = tuple(decision for name, decision in parts.decisions.items() if name in graph.nodes)
     split = replace(split, decisions=decisions, datasets=graph.datasets, wholes=parts.wholes)

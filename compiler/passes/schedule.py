@@ -28,7 +28,10 @@ class Chain(Struct, frozen=True, kw_only=True):
 
 
 def find_chains(graph: StepGraph) -> Mapping[str, Chain]:
-    """Return the chain of every update, in listed order: the walk back from its write ends at what differentiates."""
+    """Return the chain of every update, in listed order: the walk back from its write ends at what differentiates.
+
+    A verdict that says whether penalties are added is about gradients that another update applies.
+    """
     producers = find_producers(graph.nodes.values())
     chains: dict[str, Chain] = {}
     for update in (node for node in graph.nodes.values() if is_update(node)):
@@ -42,7 +45,8 @@ def find_chains(graph: StepGraph) -> Mapping[str, Chain]:
                 gradients[name] = None
             elif name not in transforms:
                 transforms[name] = None
-                pending.extend(producers[use.value] for use in node.uses if use.value in producers)
+                used = [use.value for use in node.uses if use.value not in node.skipped_by]
+                pending.extend(producers[value] for value in used if value in producers)
         chains[update.id] = Chain(gradients=tuple(gradients), transforms=tuple(transforms))
     return chains
 

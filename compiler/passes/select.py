@@ -48,9 +48,9 @@ def select_graph(
     conditions = Conditions.of(graph)
     nodes = penalize_once(nodes, whole.causality, conditions)
     nodes = {name: node for name, node in nodes.items() if not _is_idle(node, conditions)}
-    penalties = {name: node for name, node in nodes.items() if node.penalizes is not None}
+    changed = {name: node for name, node in nodes.items() if node.penalizes is not None or name not in whole.nodes}
     ordering = dict.fromkeys(
-        (*restrict_ordering(whole.ordering, nodes, whole.causality), *find_data_ordering(nodes, penalties))
+        (*restrict_ordering(whole.ordering, nodes, whole.causality), *find_data_ordering(nodes, changed))
     )
     return replace(graph, nodes=nodes, ordering=tuple(ordering))
 

@@ -127,6 +127,10 @@ class Dialect(ABC):
         """Return whether all of some truth values on the device are true."""
 
     @abstractmethod
+    def any_true(self, flags: Sequence[ast.expr]) -> ast.expr:
+        """Return whether some of some truth values on the device is true."""
+
+    @abstractmethod
     def verdict_options(self, context: EmitContext) -> dict[str, ast.expr]:
         """Return the arguments of the verdicts of a step."""
 

@@ -11,7 +11,6 @@ from compiler.ir.instructions import (
     Apply,
     Assign,
     Blend,
-    CheckFinite,
     Effect,
     Emit,
     Gradient,
@@ -87,9 +86,9 @@ def _after(instruction: Instruction, scope: EmitScope) -> Iterator[ast.stmt]:
             yield _perform(scope, "defined", op, title, made, _values((), scope))
         case Store():
             yield _perform(scope, "defined", op, title, _values([instruction.state], scope), used)
-        case CheckFinite() | Effect():
+        case Effect():
             return
-        case _ if instruction.combined:
+        case _ if instruction.is_verdict:
             return
         case _:
             cells = {"reads": _shown(instruction.reads), "writes": tuple(map(str, instruction.writes))}

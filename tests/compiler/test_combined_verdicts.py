@@ -87,6 +87,15 @@ def test_code_is_emitted_for_a_group_of_hundreds(backend):
     assert source.count("u399_finite") < 8  # once where it is made, in the conjunction, and in the loss scale
 
 
+@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+def test_code_is_emitted_for_an_average_that_follows_hundreds_of_updates(backend):
+    ops = "f: {forward: a, inputs: x}\nl: {loss: mse, inputs: [f, y]}\nu0: {update: a, loss: l, on_overflow: own}\n"
+    for at in range(1, 400):
+        ops += f"u{at}: {{update: a, loss: l, after: u{at - 1}, on_overflow: own}}\n"
+    ops += "slow: {ema: a, into: slow_a, decay: 0.9}\n"
+    compile(emit(compiled(ops, prelude=SCALED, backend=backend)), "followed", "exec")
+
+
 def test_iterations_with_two_updates_are_folded():
     ops = """
 loop: {repeat: 4, ops: {

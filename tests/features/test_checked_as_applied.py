@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -67,6 +68,76 @@ def test_the_first_update_that_is_applied_adds_the_penalty(slopes: tuple[float, 
         good = [slope for slope in (first, second) if np.isfinite(slope)]
         value -= 0.25 * (sum(good) + (value if good else 0.0))
         assert np.allclose(take(step, first=first, second=second), value, rtol=1e-12)
+
+
+COUNT = 12
+BELOW = -1000.0
+"""Less than all products, so that the slope of a distance from it is that of the product."""
+
+
+def update_often(**policies: str) -> str:
+    """Return a document of many updates of one model, each skipped alone unless a policy says otherwise."""
+    made = {
+        **json.loads(json.dumps(HEADER)),
+        "inputs": {f"s{at}": {"shape": ["batch"]} for at in range(COUNT)},
+        "ops": {"value": {"forward": "v"}, "total": {"call": "sum", "inputs": "value"}},
+        "outputs": ["total"],
+    }
+    for at in range(COUNT):
+        made["ops"][f"p{at}"] = {"call": "mul", "inputs": ["total", f"s{at}"]}
+        made["ops"][f"l{at}"] = {"loss": "l1", "inputs": [f"p{at}", BELOW]}
+        made["ops"][f"u{at}"] = {"update": "v", "loss": f"l{at}", "on_overflow": policies.get(f"u{at}", "own")}
+        made["ops"][f"u{at}"] |= {"after": [f"u{at - 1}"]} if at else {}
+    return json.dumps(made)
+
+
+HEADER = {
+    "graphspec": 1,
+    "name": "often",
+    "precision": {"loss_scale": 8},
+    "models": {
+        "v": {
+            "parameter": {"shape": [2], "init": 1.0},
+            "optimizer": {"name": "sgd", "lr": 0.25},
+            "regularizer": {"l2": 0.5},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("policies", [{}, {"u0": "group", "u6": "group"}, {"u3": "group", "u4": "group"}])
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_the_first_of_many_updates_that_is_applied_adds_the_penalty(policies, micro_batches, backend: str) -> None:
+    step = build_step(update_often(**policies), backend, [f"micro_batches={micro_batches}"])
+    value = 1.0
+    for bad in ([], [0], range(6), range(COUNT - 1), range(COUNT), [0, 1, 2, 3, 4, 6], [3, 9], []):
+        held = {f"u{at}" for at in bad}
+        held |= policies.keys() if held & policies.keys() else set()
+        good = [at for at in range(COUNT) if f"u{at}" not in held]
+        slopes = {f"s{at}": np.full(2, INF if at in bad else 0.1 * (at + 1)) for at in range(COUNT)}
+        value -= 0.25 * (sum(0.1 * (at + 1) for at in good) + (value if good else 0.0))
+        step(slopes)
+        assert np.allclose(weights(step)["v.value"], value, rtol=1e-12), bad
+
+
+def test_what_many_updates_say_of_penalties_is_joined() -> None:
+    plan = compile_step(load(update_often()))
+    assert [line.split("any_finite")[1].strip() for line in str(plan).splitlines() if " any_finite " in line] == [
+        "v.penalized#u5 = u0.finite or u1.finite or u2.finite or u3.finite or u4.finite",
+        "v.penalized#u9 = v.penalized#u5 or u5.finite or u6.finite or u7.finite or u8.finite",
+    ]
+
+
+def test_an_update_applies_no_gradient_of_those_that_may_add_its_penalties() -> None:
+    """Their verdicts are no reason to warn that it applies a gradient of older weights."""
+    fresh = json.loads(update_often())
+    for at in range(1, COUNT):
+        fresh["ops"] |= {
+            f"f{at}": {"forward": "v", "after": [f"u{at - 1}"]},
+            f"t{at}": {"call": "sum", "inputs": f"f{at}"},
+            f"p{at}": {"call": "mul", "inputs": [f"t{at}", f"s{at}"]},
+        }
+    assert [each.code for each in compile_step(load(json.dumps(fresh))).warnings] == []
 
 
 def test_updates_of_one_group_decide_nothing_about_penalties() -> None:

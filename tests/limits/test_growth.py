@@ -69,5 +69,48 @@ def test_the_work_grows_with_the_ops_under_a_loss_scale_and_in_windows(shape):
     assert compare(make) < MOST
 
 
+def make_needless(ops: int) -> Document:
+    """Return models that have nothing to do with each other, each called after another is updated."""
+    made = SHAPES["independent models"](ops)
+    updates = [name for name, op in made["ops"].items() if "update" in op]
+    forwards = [op for op in made["ops"].values() if "forward" in op]
+    for at, op in enumerate(forwards[1:]):
+        op["after"] = [updates[0], updates[at]] if at else [updates[0]]
+    return made
+
+
+def test_the_work_grows_with_each_after_that_has_no_effect():
+    assert len(compile_step(load(json.dumps(make_needless(105)))).warnings) == 2 * 34 - 1
+    assert compare(make_needless) < MOST
+
+
+def make_penalized(ops: int) -> Document:
+    """Return many updates of a regularized model, which is held where gradients are not finite."""
+    made = SHAPES["updates of one model"](ops)
+    made["precision"] = {"loss_scale": "dynamic"}
+    made["models"]["net"]["regularizer"] = {"l2": 0.01}
+    return made
+
+
+def make_penalized_twice(ops: int) -> Document:
+    """Return regularized models that are updated twice; their first updates are held together."""
+    made = SHAPES["independent models"](ops // 2)
+    made["precision"] = {"loss_scale": "dynamic"}
+    for name, op in dict(made["ops"]).items():
+        if "update" in op:
+            made["models"][op["update"]]["regularizer"] = {"l2": 0.01}
+            made["ops"] |= {
+                f"{name}_seen": {"forward": op["update"], "inputs": "x", "after": [name]},
+                f"{name}_loss": {"loss": "mse", "inputs": [f"{name}_seen", 0.0]},
+                f"{name}_again": {"update": op["update"], "loss": f"{name}_loss"},
+            }
+    return made
+
+
+@pytest.mark.parametrize("make", [make_penalized, make_penalized_twice])
+def test_the_work_grows_with_the_updates_that_may_add_penalties(make):
+    assert compare(make) < MOST
+
+
 def test_the_work_of_reading_yaml_grows_with_the_ops():
     assert compare(SHAPES["long texts"], "# JSON has no comments\n") < MOST

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from compiler.ir.instructions import AllFinite, Commit, Instruction, ResolveOverflow, RestoreAccumulator
+from compiler.ir.instructions import AllFinite, AnyFinite, Commit, Instruction, ResolveOverflow, RestoreAccumulator
 from compiler.ir.step_graph import Hazard, StepGraph
 from compiler.lower.verdict import _find_raw
 from compiler.passes.commits import both
@@ -30,6 +30,12 @@ def stand_together(found: Iterable[tuple[Instruction, ...]], *arguments: object)
 def hear_all_but_one(made: AllFinite, *arguments: object) -> AllFinite:
     """Combine all verdicts of a group but the last."""
     return replace(made, verdicts=made.verdicts[:-1])
+
+
+def join_all_but_one(joined: tuple[Commit, Mapping[str, AnyFinite]], *arguments: object) -> tuple[Commit, Mapping]:
+    """Join all ways but the first."""
+    before, made = joined
+    return before, {name: replace(each, ways=each.ways[1:]) for name, each in made.items()}
 
 
 def hear_no_all(graph: StepGraph) -> tuple[StepGraph]:
@@ -89,6 +95,14 @@ MUTANTS_OF_VERDICTS = (
         change=to.change(hear_all_but_one),
         killer="numbers",
         case="skipped-together",
+    ),
+    Mutant(
+        name="first-way-unheard",
+        says="What joins the ways in which earlier updates add the penalties leaves out the first.",
+        place="lower.regularization:_join_ways",
+        change=to.change(join_all_but_one),
+        killer="numbers",
+        case="penalized-often",
     ),
     Mutant(
         name="groups-of-one",

@@ -43,7 +43,7 @@ def find_sequence(function: Mapping) -> list[str]:
                 pass  # a part of the write, or what an epoch forgets or a skipped update gives back
             case "transform" if one["op"] in function["active"]:
                 pass  # a clip, or the joining of sets: a part of the write
-            case "release" | "return" | "emit" | "check_finite" | "all_finite" | "resolve_overflow":
+            case "release" | "return" | "emit" | "check_finite" | "all_finite" | "any_finite" | "resolve_overflow":
                 pass
             case _:
                 nodes.append(find_name(one))

@@ -205,6 +205,22 @@ def penalized_next() -> dict:
     return found
 
 
+def penalized_often() -> dict:
+    """Return seven updates of one model with a penalty, each skipped alone; all but the first and the last overflow."""
+    ops = dict(_fit("a", on_overflow="own"))
+    last = "step_a"
+    for at in range(1, 7):
+        ops |= {
+            f"part_{at}": {"loss": "huber", "inputs": ["out_a", 0.1 * at]},
+            f"part_{at}_loss": {"call": "mul", "inputs": [f"part_{at}", 1.0 if at == 6 else "burst"]},
+            f"move_{at}": {"update": "a", "loss": f"part_{at}_loss", "after": last, "on_overflow": "own"},
+        }
+        last = f"move_{at}"
+    found = _document("penalized-often", "a", ops, **DYNAMIC)
+    found["models"]["a"]["regularizer"] = {"l2": 0.2}
+    return found
+
+
 OVERFLOWING: Mapping[str, dict] = {
     "skipped-together": skipped_together(),
     "written-twice": written_twice(),
@@ -217,6 +233,7 @@ OVERFLOWING: Mapping[str, dict] = {
     "multiplied-by-infinity": multiplied_by_infinity(),
     "steep-penalty": steep_penalty(),
     "penalized-next": penalized_next(),
+    "penalized-often": penalized_often(),
     "counted-on": counted_on(),
     "gathered-anyway": gathered_anyway(),
     "gathered-in-turn": gathered_in_turn(),

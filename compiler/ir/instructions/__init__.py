@@ -7,6 +7,7 @@ from typing import TypeAlias, get_args
 from compiler.ir.instructions.accumulate import (
     Accumulate,
     AllFinite,
+    AnyFinite,
     CheckFinite,
     Guard,
     ResetAccumulator,
@@ -33,6 +34,7 @@ Instruction: TypeAlias = (
     | Adapt
     | CheckFinite
     | AllFinite
+    | AnyFinite
     | Start
     | Accumulate
     | TakeAccumulated
@@ -58,6 +60,7 @@ __all__ = [
     "Accumulate",
     "Adapt",
     "AllFinite",
+    "AnyFinite",
     "Apply",
     "ApplyPart",
     "Assign",

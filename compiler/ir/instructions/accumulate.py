@@ -13,6 +13,7 @@ from compiler.ir.instructions.base import (
     InstructionBase,
     export_commit,
     find_verdicts,
+    format_commit,
     list_unless,
 )
 from compiler.ir.value import (
@@ -174,6 +175,11 @@ class RestoreAccumulator(Effect, frozen=True, kw_only=True):
     @property
     def operands(self) -> tuple[str, ...]:
         """Return the verdicts on which it depends."""
+        return self.skipped_by
+
+    @property
+    def skipped_by(self) -> tuple[str, ...]:
+        """Return the verdicts under which it does nothing."""
         return find_verdicts(self.unless)
 
     @property
@@ -218,6 +224,11 @@ class CheckFinite(InstructionBase, frozen=True, kw_only=True):
     def output(self) -> str:
         """Return the verdict."""
         return f"{self.subject}.finite#own" if self.scope == "own" else f"{self.subject}.finite"
+
+    @property
+    def is_verdict(self) -> bool:
+        """Return True."""
+        return True
 
     @property
     def defines(self) -> tuple[str, ...]:
@@ -275,6 +286,11 @@ class AllFinite(InstructionBase, frozen=True, kw_only=True):
         return self.verdicts
 
     @property
+    def is_verdict(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
     def defines(self) -> tuple[str, ...]:
         """Return the verdict on all of them."""
         return (self.output,)
@@ -306,6 +322,47 @@ class AllFinite(InstructionBase, frozen=True, kw_only=True):
     def export(self) -> Object:
         """Return the verdicts, and its output."""
         return {"inputs": list(self.verdicts), "outputs": [self.output]}
+
+
+class AnyFinite(InstructionBase, frozen=True, kw_only=True):
+    """Find whether some earlier update of a model is applied: ``output`` is true where all verdicts of a way are.
+
+    There are many such updates, and every later one would list them all.
+    """
+
+    output: str
+    ways: Commit
+
+    FIELDS: ClassVar[Fields] = {"ways": Commits, "outputs": Names}
+
+    @property
+    def is_verdict(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Return the verdict."""
+        return (self.output,)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Return the verdicts on which it depends."""
+        return find_verdicts(self.ways)
+
+    @property
+    def recorded(self) -> bool:
+        """Return that a verdict is a constant."""
+        return False
+
+    @property
+    def phrase(self) -> str:
+        """Return the ways, joined."""
+        return f"{self.output} = {format_commit(self.ways)}"
+
+    def export(self) -> Object:
+        """Return the ways, and its output."""
+        return {"ways": export_commit(self.ways), "outputs": [self.output]}
 
 
 class Conditional(BaseModel, extra="forbid"):

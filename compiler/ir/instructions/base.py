@@ -174,6 +174,16 @@ class InstructionBase(Struct, frozen=True, kw_only=True):
         return ()
 
     @property
+    def is_verdict(self) -> bool:
+        """Return whether what it defines is a verdict: whether gradients are finite, or some verdicts are given."""
+        return False
+
+    @property
+    def skipped_by(self) -> tuple[str, ...]:
+        """Return the verdicts that only say whether it does anything."""
+        return ()
+
+    @property
     def is_write(self) -> bool:
         """Return whether it is a write that stands at its earliest legal place, rather than on demand."""
         return False
@@ -288,7 +298,12 @@ def find_verdicts(commits: Commit) -> tuple[str, ...]:
 
 def list_unless(commits: Commit) -> tuple[str, ...]:
     """Return the flag of an instruction that acts only where a condition does not hold."""
-    return (f"unless {' or '.join(' and '.join(way) for way in commits)}",) if commits else ()
+    return (f"unless {format_commit(commits)}",) if commits else ()
+
+
+def format_commit(commits: Commit) -> str:
+    """Return a condition in words: ``step_d.finite and step_g.finite or step_e.finite``."""
+    return " or ".join(" and ".join(way) for way in commits)
 
 
 def format_arguments(arguments: Iterable[Argument]) -> str:

@@ -214,7 +214,12 @@ class Transform(InstructionBase, frozen=True, kw_only=True):
     @property
     def operands(self) -> tuple[str, ...]:
         """Return the sets that it reads, and the verdicts on which it depends."""
-        return (*self.inputs, *find_verdicts(self.unless))
+        return (*self.inputs, *self.skipped_by)
+
+    @property
+    def skipped_by(self) -> tuple[str, ...]:
+        """Return the verdicts under which it adds no penalties."""
+        return find_verdicts(self.unless)
 
     @property
     def recorded(self) -> bool:

@@ -12,6 +12,7 @@ from compiler.ir.instructions import (
     Accumulate,
     Adapt,
     AllFinite,
+    AnyFinite,
     Apply,
     Assign,
     Blend,
@@ -39,7 +40,7 @@ from runtime.codegen.lower.accumulate import lower_accumulate, lower_reset, lowe
 from runtime.codegen.lower.adapt import lower_adapt
 from runtime.codegen.lower.evaluate import lower_evaluate, lower_random
 from runtime.codegen.lower.messages import lower_start
-from runtime.codegen.lower.overflow import lower_all, lower_check
+from runtime.codegen.lower.overflow import lower_all, lower_any, lower_check
 from runtime.codegen.lower.states import lower_store
 from runtime.codegen.lower.transform import lower_transform
 from runtime.codegen.lower.writes import lower_apply, lower_assign, lower_blend
@@ -119,6 +120,7 @@ LOWERINGS: Mapping[type[InstructionBase], LowerFn] = dict(
         _row(Adapt, lower_adapt),
         _row(CheckFinite, lower_check),
         _row(AllFinite, lower_all),
+        _row(AnyFinite, lower_any),
         _row(Start, lower_start),
         _row(Accumulate, lower_accumulate),
         _row(TakeAccumulated, lower_take),

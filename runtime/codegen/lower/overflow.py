@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 
 from compiler.ir.instructions import (
     AllFinite,
+    AnyFinite,
     CheckFinite,
     Commit,
     Evaluate,
@@ -61,19 +62,28 @@ def lower_all(instruction: AllFinite, scope: EmitScope) -> Lowered:
     return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
 
 
+def lower_any(instruction: AnyFinite, scope: EmitScope) -> Lowered:
+    """Return ``net_penalized_step_e = step_c_finite | step_d_finite``."""
+    statement = syntax.assign(scope.names.value(instruction.output), commit_value(instruction.ways, scope))
+    return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
+
+
 def commit_value(commits: Commit, scope: EmitScope) -> ast.expr:
     """Return a condition as the device computes it: ``step_d_finite & step_g_finite``."""
-    return reduce(
-        lambda left, right: syntax.binary(left, ast.BitOr(), right), [all_value(way, scope) for way in commits]
-    )
+    return _join([all_value(way, scope) for way in commits], ast.BitOr(), scope.dialect.any_true)
 
 
 def all_value(verdicts: Sequence[str], scope: EmitScope) -> ast.expr:
     """Return whether all of some verdicts are given, as the device computes it; of many in one call."""
-    terms = [syntax.name(scope.names.value(each)) for each in verdicts]
-    if len(terms) > MOST:
-        return scope.dialect.all_true(terms)
-    return reduce(lambda left, right: syntax.binary(left, ast.BitAnd(), right), terms)
+    names = [syntax.name(scope.names.value(each)) for each in verdicts]
+    return _join(names, ast.BitAnd(), scope.dialect.all_true)
+
+
+def _join(
+    terms: Sequence[ast.expr], operator: ast.operator, join: Callable[[Sequence[ast.expr]], ast.expr]
+) -> ast.expr:
+    """Return terms with an operator between them; many in one call, as expressions must not nest too deep."""
+    return join(terms) if len(terms) > MOST else reduce(lambda left, right: syntax.binary(left, operator, right), terms)
 
 
 def commits_by_op(instruction: ResolveOverflow, scope: EmitScope) -> ast.expr:

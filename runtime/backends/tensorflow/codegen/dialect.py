@@ -97,6 +97,10 @@ class TensorFlowDialect(Dialect):
         """Return ``tf.reduce_all([a, b])``."""
         return syntax.call("tf.reduce_all", syntax.listing(flags))
 
+    def any_true(self, flags: Sequence[ast.expr]) -> ast.expr:
+        """Return ``tf.reduce_any([a, b])``."""
+        return syntax.call("tf.reduce_any", syntax.listing(flags))
+
     def verdict_options(self, context: EmitContext) -> dict[str, ast.expr]:
         """Return how many gradients every update has, and the ops that run only under verdicts."""
         return verdict_options(context)

@@ -138,6 +138,10 @@ class TorchDialect(Dialect):
         """Return ``torch.stack([a, b]).all()``."""
         return syntax.method(syntax.call("torch.stack", syntax.listing(flags)), "all")
 
+    def any_true(self, flags: Sequence[ast.expr]) -> ast.expr:
+        """Return ``torch.stack([a, b]).any()``."""
+        return syntax.method(syntax.call("torch.stack", syntax.listing(flags)), "any")
+
     def verdict_options(self, context: EmitContext) -> dict[str, ast.expr]:
         """Return whether the checked gradients are new tensors, which nothing else refers to."""
         return {"are_new": syntax.constant(context.program.loss_scale is not None)}
