@@ -111,7 +111,7 @@ def emit(plan: Plan) -> str:
 
     Nothing that the spec names is imported. Without a length that only a run knows (``plan.pending``) the file is for
     reading, and its ``build`` raises. Raises SpecError: E-SHAPE and E-BUFFERS for facts that only the class of a model
-    shows.
+    shows, E-BACKEND for more gradients inside each other than TensorFlow code can nest.
 
     >>> from compiler import compile_step
     >>> from graphspec import load

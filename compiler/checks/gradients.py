@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 
 from compiler.batch.losses import find_terms
 from compiler.ir.cell import find_parameter_cells
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Evaluate, Gradient, Instruction
 from compiler.ir.mode_graph import ModeGraph
-from compiler.ir.step_graph import GradientPath, StepGraph
+from compiler.ir.step_graph import StepGraph
 from compiler.ir.value import Derivative, Ref
 from compiler.types.calls import ADDITIVE, SCALING
 from graphspec.declare.graph import GraphSpec
@@ -128,11 +129,12 @@ def find_summands(graph: ModeGraph, loss: str, targets: frozenset[str]) -> tuple
     A term that is a target itself is left out: the loss depends on it regardless of how it is computed.
     """
     terms: dict[str, None] = {}
-    pending = [loss]
+    pending, seen = deque([loss]), {*targets}
     while pending:
-        value = pending.pop(0)
-        if value in targets:
+        value = pending.popleft()
+        if value in seen:
             continue
+        seen.add(value)
         producer = graph.producers.get(value)
         node = None if producer is None else graph.nodes[producer]
         parts: list[str] = []
@@ -148,42 +150,46 @@ def find_summands(graph: ModeGraph, loss: str, targets: frozenset[str]) -> tuple
 
 def check_bootstrap(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-TARGET where a model is called twice in one regression loss, once for the target, without `stop`."""
-    paths, producers = graph.paths, graph.producers
+    place = {name: index for index, name in enumerate(graph.causality.pasts)}
     for node, derivative in graph.gradients():
-        for name in sorted(paths[node.id].nodes & graph.nodes.keys()):
-            instruction = graph.nodes[name]
-            if not (isinstance(instruction, Evaluate) and instruction.function.name in REGRESSIONS):
-                continue
-            sides = [_find_called(graph, name, index, derivative, paths[node.id], producers) for index in (0, 1)]
-            twice = {model for model in sides[0] if model in sides[1] and sides[1][model] - sides[0][model]}
+        inside = [graph.nodes[name] for name in sorted(graph.paths[node.id].nodes & graph.nodes.keys())]
+        losses = [each for each in inside if isinstance(each, Evaluate) and each.function.name in REGRESSIONS]
+        bits, repeated = _find_repeated(inside if losses else (), frozenset(derivative.models))
+        made = _find_called(graph, sorted(inside if repeated else (), key=lambda each: place[each.id]), bits)
+        for loss in losses if made else ():
+            operands = (each.operand for each in loss.arguments)
+            makers = (graph.producers.get(each.name, "") if isinstance(each, Ref) else "" for each in operands)
+            first, second, *_ = [*(made.get(maker, 0) for maker in makers), 0]
+            twice = (model for model, calls in repeated.items() if first & calls and second & calls & ~first)
             for model in sorted(twice)[:1]:
                 yield Diagnostic(
                     code="W-TARGET",
                     severity="warning",
-                    message=f"'{name}' compares '{model}' with a target that '{model}' computes too, and both get "
+                    message=f"'{loss.id}' compares '{model}' with a target that '{model}' computes too, and both get "
                     "gradients",
-                    span=span_of(graph.spec, instruction.op, "inputs"),
+                    span=span_of(graph.spec, loss.op, "inputs"),
                     label="the second input is a target",
                     help="write `stop: true` on the forward of the target if it is a constant for this gradient",
                 )
 
 
-def _find_called(
-    graph: ModeGraph, loss: str, index: int, derivative: Derivative, path: GradientPath, producers: Mapping[str, str]
-) -> Mapping[str, frozenset[str]]:
-    """Return, by target model, the forwards that one operand of a loss is computed from."""
-    instruction = graph.nodes[loss]
-    assert isinstance(instruction, Evaluate)
-    operand = instruction.arguments[index].operand if index < len(instruction.arguments) else None
-    pending = [operand.name] if isinstance(operand, Ref) else []
-    called: dict[str, frozenset[str]] = {}
-    while pending:
-        value = pending.pop()
-        producer = producers.get(value)
-        if producer is None or producer not in path.nodes:
-            continue
-        node = graph.nodes[producer]
-        if node.called in derivative.models:
-            called[node.called] = called.get(node.called, frozenset()) | {producer}
-        pending.extend(use.value for use in node.uses if use.differentiable)
-    return called
+def _find_repeated(nodes: Iterable[Instruction], models: frozenset[str]) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Return the forwards of some models, each as one bit, and by model that has several the bits of all."""
+    bits: dict[str, int] = {}
+    of_model: dict[str, int] = {}
+    for node in nodes:
+        if node.called is not None and node.called in models:
+            bits[node.id] = 1 << len(bits)
+            of_model[node.called] = of_model.get(node.called, 0) | bits[node.id]
+    return bits, {model: calls for model, calls in of_model.items() if calls.bit_count() > 1}
+
+
+def _find_called(graph: ModeGraph, path: Iterable[Instruction], bits: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the forwards that each node of a path is computed from, itself among them; each forward is one bit."""
+    made: dict[str, int] = {}
+    for node in path:
+        makers = (graph.producers.get(use.value, "") for use in node.uses if use.differentiable)
+        made[node.id] = bits.get(node.id, 0)
+        for maker in makers:
+            made[node.id] |= made.get(maker, 0)
+    return made

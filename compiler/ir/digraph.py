@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
+
+Node = TypeVar("Node", bound=Hashable)
 
 
 def find_cycles(edges: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
@@ -174,9 +176,9 @@ class Waiting:
         return [name for name, needed in woken if self.add(name, needed)]
 
 
-def sort(predecessors: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+def sort(predecessors: Mapping[Node, Iterable[Node]]) -> tuple[Node, ...]:
     """Return the nodes in a topological order that follows the order of the mapping wherever it can."""
-    done: dict[str, None] = {}
+    done: dict[Node, None] = {}
     for root in predecessors:
         stack = [(root, iter(predecessors[root]))]
         while stack:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from compiler.batch.losses import are_added
 from compiler.ir.cell import Cell
+from compiler.ir.digraph import sort
 from compiler.ir.instructions import (
     Accumulate,
     Guard,
@@ -59,6 +60,8 @@ class Windows:
         """The gradients that it takes itself, of terms that count differently."""
         self.shared: dict[str, Mapping[str, bool]] = {}
         """The sets of such terms, and whether they are absent from some steps, by the one in whose place they are."""
+        self.open, self.looked = frozenset[str](), 0
+        """The sets that may miss gradients, of as many nodes."""
         self.found: dict[str, str] = {}
         """The set that replaces each of the step's."""
         self.overflow: Overflow = find_overflow(op, context.spec)
@@ -68,26 +71,46 @@ class Windows:
 
     def accumulate(self, value: str) -> str:
         """Return the set of the whole window for a set of the step; transforms on the way run once per window."""
-        if value != self.name and not self.context.value(value).models:
-            return value  # a number that sets are multiplied with: that of the step in which the window is full
-        if value not in self.found:
-            owner = self.context.spec.ops.get(value)
-            match owner:
-                case TransformOp():
-                    self.found[value] = self._repeat(value, lower_transform(value, owner, self.context)[0])
-                case CallOp():
-                    self.found[value] = self._repeat(value, lower_call(value, owner, self.context)[0])
-                case _:
-                    self.found[value] = self._add_window(value)
-        return self.found[value]
+        transforms: dict[str, Transform | None] = {}
+        pending = [value]
+        while pending:
+            each = pending.pop()
+            if each not in transforms and each not in self.found and self._is_set(each):
+                transforms[each] = made = self._find_transform(each)
+                pending.extend(() if made is None else made.inputs)
+        inputs = {name: () if made is None else made.inputs for name, made in transforms.items()}
+        for name in sort({name: [each for each in found if each in inputs] for name, found in inputs.items()}):
+            made = transforms[name]
+            self.found[name] = self._add_window(name) if made is None else self._repeat(name, made)
+        return self.found.get(value, value)
 
-    def _repeat(self, value: str, node: Instruction) -> str:
+    def _is_set(self, value: str) -> bool:
+        """Return whether a value is a gradient set, and no number that such are multiplied with.
+
+        A number is that of the step in which the window is full.
+        """
+        return value == self.name or bool(self.context.value(value).models)
+
+    def _find_transform(self, value: str) -> Transform | None:
+        """Return what makes a set of others; nothing for a gradient."""
+        match self.context.spec.ops.get(value):
+            case TransformOp() as op:
+                made = lower_transform(value, op, self.context)[0]
+            case CallOp() as op:
+                made = lower_call(value, op, self.context)[0]
+            case _:
+                return None
+        assert isinstance(made, Transform)
+        return made
+
+    def _repeat(self, value: str, node: Transform) -> str:
         """Add a copy of a transform, applied to what was gathered, and return its set."""
-        assert isinstance(node, Transform)
-        inputs = tuple(self.accumulate(each) for each in node.inputs)
+        inputs = tuple(self.found.get(each, each) for each in node.inputs)
         named = dict(zip(node.inputs, inputs, strict=True))
         output = f"{self.name}.{value}"
-        may_miss = not find_open(self.nodes).isdisjoint(inputs)
+        self.open |= find_open(self.nodes[self.looked :])
+        self.looked = len(self.nodes)
+        may_miss = not self.open.isdisjoint(inputs)
         uses = tuple(replace(use, value=named.get(use.value, use.value)) for use in node.uses)
         self.nodes.append(
             replace(node, id=output, uses=uses, inputs=inputs, output=output, may_miss=may_miss, gate=self.name)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from compiler.batch.losses import find_addends
 from compiler.batch.making import evaluate
+from compiler.ir.digraph import sort
 from compiler.ir.instructions import Evaluate, Instruction, Transform
 from compiler.ir.value import Argument, FunctionRef, Operand, Ref, Use
 from compiler.lower.context import LoweringContext, lower_operand, make_optional, uses_of
@@ -101,46 +102,66 @@ def _keep(
 ) -> Made:
     """Return what remains of a value when only some of its terms are kept, each under a replacement name.
 
-    It is the call on what remains of its arguments, or the value itself where that is all of them. Constants are left
-    out, which have no gradient; so is, as a term, what does not depend on the batch (``whole``).
+    What does not depend on the batch (``whole``) is no term.
     """
-    op = context.spec.ops.get(value)
-    if not (isinstance(op, CallOp) and is_linear(op, whole)):
-        return kept.get(value), ()
-    call = lower_call(value, op, context)[0]
-    assert isinstance(call, Evaluate)
-    terms = find_linear(op, whole)
-    nodes: tuple[Instruction, ...] = ()
+    terms: dict[str, tuple[str, ...] | None] = {}  # of what adds up others; None of anything else
+    pending = [value]
+    while pending:
+        each = pending.pop()
+        op = context.spec.ops.get(each)
+        if each not in terms:
+            terms[each] = find_linear(op, whole) if isinstance(op, CallOp) and is_linear(op, whole) else None
+            pending.extend(terms[each] or ())
+    left: dict[str, str | None] = {}
+    nodes: list[Instruction] = []
+    lazy = set[str]()  # what of that may be absent
+    for name in sort({each: found or () for each, found in terms.items()}):
+        op, found = context.spec.ops.get(name), terms[name]
+        if isinstance(op, CallOp) and found is not None:
+            call = lower_call(name, op, context)[0]
+            assert isinstance(call, Evaluate)
+            left[name], made = _keep_of(call, {term: left[term] for term in found}, suffix, context, lazy)
+            nodes += made
+            lazy.update(name for each in made if all(use.optional for use in each.uses) for name in each.defines)
+        else:
+            left[name] = kept.get(name)
+    return left[value], tuple(nodes)
+
+
+def _keep_of(
+    call: Evaluate, left: Mapping[str, str | None], suffix: str, context: LoweringContext, lazy: Collection[str]
+) -> Made:
+    """Return what remains of a call, given what remains of its terms; of those ``lazy`` ones may be absent.
+
+    It is the call on what remains of its arguments, or the value itself where that is all of them. Constants are left
+    out, which have no gradient.
+    """
     found: list[Argument | None] = []  # what remains of each argument; None of what is no term, too
     for argument in call.arguments:
-        left = None
-        if isinstance(argument.operand, Ref) and argument.operand.name in terms:
-            left, made = _keep(argument.operand.name, kept, suffix, context, whole)
-            nodes += made
-        found.append(None if left is None else replace(argument, operand=Ref(name=left)))
+        value = left.get(argument.operand.name) if isinstance(argument.operand, Ref) else None
+        found.append(None if value is None else replace(argument, operand=Ref(name=value)))
     arguments = tuple(each for each in found if each is not None)
     if not arguments:
-        return None, nodes
+        return None, ()
     if call.function.name not in ADDITIVE:
-        arguments = tuple(left or each for left, each in zip(found, call.arguments, strict=True))
+        arguments = tuple(kept or each for kept, each in zip(found, call.arguments, strict=True))
     elif len(arguments) == 1 and call.function.name == "sub" and found[0] is None:
         call = replace(call, function=FunctionRef(name="neg", builtin=True))
     elif len(arguments) == 1:
         only = arguments[0].operand
         assert isinstance(only, Ref)
-        return only.name, nodes
+        return only.name, ()
     if arguments == call.arguments:
-        return call.defines[0], nodes
+        return call.defines[0], ()
     name = f"{call.id}.{suffix}"
     # what remains of an argument may be absent where the argument is not; what may be absent itself only sums can take
-    lazy = {value for each in nodes if all(use.optional for use in each.uses) for value in each.defines}
     needed = set[str]() if call.function.name == "add" else {use.value for use in call.uses}
     uses = tuple(
         replace(use, optional=use.value not in needed and (use.value in lazy or context.value(use.value).optional))
         for use in uses_of(arguments)
     )
     rest = replace(call, id=name, label=f"evaluate {name}", uses=uses, arguments=arguments, outputs=(name,))
-    return name, (*nodes, rest)
+    return name, (rest,)
 
 
 def lower_gradient_of(

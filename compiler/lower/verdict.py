@@ -109,7 +109,7 @@ def check_final_gradients(
         return ()
     made = {each.output: each for each in chain if isinstance(each, Transform | Gradient | TakeAccumulated)}
     spans = {value: each.models for value, each in made.items()} | dict(sets)
-    checked_sets = dict.fromkeys(each for value in sets for each in _find_checked_sets(value, made, context))
+    checked_sets = _find_checked_sets(sets, made, context)
     covered = {each: spans.get(each) or context.value(each).models for each in checked_sets}
     return (_check_node(name, op, subject, covered, context, *find_filled(chain)),)
 
@@ -138,32 +138,41 @@ def _check_node(
     )
 
 
-def _find_checked_sets(value: str, made: Made, context: LoweringContext) -> tuple[str, ...]:
-    """Return the sets to check so that a set is finite, and all that it is made of."""
-    step = _step_of(value, made, context)
-    if step is None:
-        return (value,)
-    function, inputs = step
-    if function in KEEPING:
-        return tuple(each for one in inputs for each in _find_checked_sets(one, made, context))
-    return (*_find_hidden_sets(value, made, context), value)
-
-
-def _find_hidden_sets(value: str, made: Made, context: LoweringContext) -> tuple[str, ...]:
-    """Return the sets to check of which one may be infinite although the set that is made of them is finite."""
-    step = _step_of(value, made, context)
-    if step is None:
-        return ()
-    function, inputs = step
-    find = _find_hidden_sets if function in SHOWING else _find_checked_sets
-    return tuple(each for one in inputs for each in find(one, made, context))
+def _find_checked_sets(sets: Iterable[str], made: Made, context: LoweringContext) -> tuple[str, ...]:
+    """Return the sets to check so that some sets are finite, and all that they are made of."""
+    found: dict[str, None] = {}
+    seen = set[tuple[str, str]]()
+    pending = [("whole", value) for value in reversed([*sets])]
+    while pending:
+        wanted, value = pending.pop()
+        if wanted == "itself":
+            found[value] = None
+        if wanted == "itself" or (wanted, value) in seen:
+            continue
+        seen.add((wanted, value))
+        function, inputs = _step_of(value, made, context) or ("", ())
+        if wanted == "whole" and function not in KEEPING:
+            pending += [("itself", value)] + [("hidden", value)] * bool(function)
+            continue
+        # Hidden is what may be infinite although the set that is made of it is finite.
+        following = "hidden" if wanted == "hidden" and function in SHOWING else "whole"
+        pending += [(following, each) for each in reversed(inputs)]
+    return tuple(found)
 
 
 def _find_raw(sets: Iterable[str], made: Made, context: LoweringContext) -> tuple[str, ...]:
     """Return the original gradients that sets are computed from."""
-    steps = ((value, _step_of(value, made, context)) for value in sets)
-    found = ((value,) if step is None else _find_raw(step[1], made, context) for value, step in steps)
-    return tuple(dict.fromkeys(each for one in found for each in one))
+    found: dict[str, None] = {}
+    seen, pending = set[str](), [*reversed([*sets])]
+    while pending:
+        value = pending.pop()
+        step = _step_of(value, made, context)
+        if step is None:
+            found[value] = None
+        elif value not in seen:
+            pending += reversed(step[1])
+        seen.add(value)
+    return tuple(found)
 
 
 def _step_of(value: str, made: Made, context: LoweringContext) -> tuple[str, tuple[str, ...]] | None:

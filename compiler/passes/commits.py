@@ -77,9 +77,12 @@ def takes_part(node: Instruction) -> bool:
 
 def find_gradients(graph: StepGraph, write: Instruction, producers: Mapping[str, str]) -> tuple[str, ...]:
     """Return the gradients, as they were taken, that the verdict of a write is about."""
-    pending, found = [producers[write.verdict]], dict[str, None]()
+    pending, found, seen = [producers[write.verdict]], dict[str, None](), set[str]()
     while pending:
         node = graph.nodes[pending.pop()]
+        if node.id in seen:
+            continue
+        seen.add(node.id)
         match node:
             case CheckFinite(gradients=sets) | Transform(inputs=sets):
                 pending += [producers[value] for value in sets if value in producers]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite, prod
 from typing import NamedTuple, TypeGuard
 
+from compiler.ir.digraph import sort
 from compiler.ir.instructions import Evaluate, Instruction
 from compiler.ir.value import Constant, Ref
 
@@ -19,17 +20,20 @@ class Term(NamedTuple):
 
 def find_terms(loss: str, nodes: Mapping[str, Instruction], producers: Mapping[str, str]) -> Mapping[Term, float]:
     """Return the terms of which a loss is the sum, each with its factor; constants are left out."""
-    found: dict[Term, float] = {}
-    pending = [(Term(loss), 1.0)]
+    split: dict[Term, Sequence[tuple[Term, float]]] = {}
+    pending = [Term(loss)]
     while pending:
-        term, factor = pending.pop()
-        node = nodes.get(producers.get(term.value, ""))
-        parts = _split(node) if isinstance(node, Evaluate) else None
-        if parts is None:
-            found[term] = found.get(term, 0.0) + factor
-        else:
-            pending.extend((Term(each.value, term.shares + each.shares), factor * by) for each, by in reversed(parts))
-    return found
+        term = pending.pop()
+        if term not in split:
+            node = nodes.get(producers.get(term.value, ""))
+            parts = (_split(node) if isinstance(node, Evaluate) else None) or ()
+            split[term] = [(Term(each.value, term.shares + each.shares), factor) for each, factor in parts]
+            pending.extend(each for each, _ in reversed(split[term]))
+    factors = dict.fromkeys(split, 0.0) | {Term(loss): 1.0}
+    for term in reversed(sort({term: [each for each, _ in parts] for term, parts in split.items()})):
+        for each, factor in split[term]:  # all that it is a term of have been taken apart before it
+            factors[each] += factors[term] * factor
+    return {term: factors[term] for term, parts in split.items() if not parts}
 
 
 def _split(node: Evaluate) -> tuple[tuple[Term, float], ...] | None:

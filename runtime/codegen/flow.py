@@ -154,9 +154,8 @@ def find_through(function: Function, gradient: Gradient, program: Program) -> Ma
     These are saved by autograd without a copy: weights, and buffers where the forward is in evaluation mode.
     Statistics that a forward in training reads are not needed for its gradient.
     """
-    instructions = function.instructions
-    path = find_path(gradient, instructions, program)
-    forwards = [each for each in instructions if isinstance(each, Forward) and id(each) in path]
+    path = find_gradient_paths(function.instructions, program)[id(gradient)]
+    forwards = [each for each in function.instructions if isinstance(each, Forward) and id(each) in path]
     kept: dict[str, tuple[str, ...]] = {}
     for each in forwards:  # a gradient reads cells themselves, not their clones
         reads_buffers, reads_weights = not each.train and each.snapshot == "none", each.snapshot != "all"
@@ -165,23 +164,34 @@ def find_through(function: Function, gradient: Gradient, program: Program) -> Ma
     return {op: reads for op, reads in kept.items() if reads}
 
 
-def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: Program) -> frozenset[int]:
-    """Return the ids of the instructions on a differentiable path from a gradient's targets to its loss.
+def find_gradient_paths(instructions: Sequence[Instruction], program: Program) -> Mapping[int, frozenset[int]]:
+    """Return, by id of a gradient, the ids of the instructions on a differentiable path from its targets to its loss.
 
     A gradient on the path adds its own path: differentiating it again reads all of that.
     """
     producers = {value: each for each in instructions for value in each.defines}
-    reaching = set(find_reaching(gradient.loss, producers))
-    inner = {
-        id(each): find_path(each, instructions, program)
-        for each in instructions
-        if isinstance(each, Gradient) and id(each) in reaching
-    }
-    reaching = reaching.union(*inner.values())
+    places = {id(each): place for place, each in enumerate(instructions)}
+    paths: dict[int, frozenset[int]] = {}
+    for gradient in (each for each in instructions if isinstance(each, Gradient)):  # inner ones come first
+        reaching = {*find_reaching(gradient.loss, producers)}
+        reaching = reaching.union(*(paths[each] for each in reaching if each in paths))
+        listed = [instructions[place] for place in sorted(places[each] for each in reaching)]
+        paths[id(gradient)] = _find_path(gradient, listed, producers, paths, program)
+    return paths
+
+
+def _find_path(
+    gradient: Gradient,
+    reaching: Sequence[Instruction],
+    producers: Mapping[str, Instruction],
+    inner: Mapping[int, frozenset[int]],
+    program: Program,
+) -> frozenset[int]:
+    """Return the ids of those on the path of a gradient, of the instructions that lead to its loss."""
     derived: set[int] = set()
     models = find_holders(gradient, program)
-    used = {value for each in instructions if id(each) in reaching for value in _find_uses(each)} | {gradient.loss}
-    for each in (each for each in instructions if id(each) in reaching):
+    used = {value for each in reaching for value in _find_uses(each)} | {gradient.loss}
+    for each in reaching:
         match each:  # whether the gradient runs back from it to the parameters of its model
             case Forward(weights=None, frozen=False, model=model) | Adapt(base=None, model=model):
                 is_target = model in models
@@ -200,7 +210,7 @@ def find_path(gradient: Gradient, instructions: Sequence[Instruction], program: 
             or not derived.isdisjoint(inner.get(id(each), ()))
         ):
             derived.add(id(each))
-    return frozenset(derived).union(*(inner[each] for each in derived & inner.keys()))
+    return frozenset(derived).union(*(inner[each] for each in derived if each in inner))
 
 
 def find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[int]:

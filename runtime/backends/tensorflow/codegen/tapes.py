@@ -10,7 +10,11 @@ from msgspec.structs import replace
 
 from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.program import Function, Program
-from runtime.codegen.flow import Flow, carries, find_flow, find_holders, find_path
+from graphspec.diagnostics import Diagnostic, SpecError
+from runtime.codegen.flow import Flow, carries, find_flow, find_gradient_paths, find_holders
+
+MOST = 19
+"""The most tapes that are open at once: Python nests 20 blocks, of which a profiler's range takes one."""
 
 
 class Tape(Struct, frozen=True, kw_only=True):
@@ -34,11 +38,12 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
     """
     places = {id(each): position for position, each in enumerate(function.instructions)}
     makers = {value: position for position, each in enumerate(function.instructions) for value in each.defines}
+    paths = find_gradient_paths(function.instructions, program)
     tapes: list[Tape] = []
     for position, gradient in enumerate(function.instructions):
         if not isinstance(gradient, Gradient):
             continue
-        path = frozenset(places[key] for key in find_path(gradient, function.instructions, program))
+        path = frozenset(places[key] for key in paths[id(gradient)])
         over = path | {makers.get(gradient.loss, position - 1)}  # and everything that computes its loss
         tape = Tape(first=min(over), last=max(over), gradients=(position,), path=path)
         # Two can share one if their paths meet, and no gradient is taken before both end.
@@ -64,7 +69,28 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
     while (crossing := _find_crossing(tapes)) is not None:
         early, late = crossing
         tapes[late] = replace(tapes[late], first=tapes[early].first)
+    _check_depth(tapes, function)
     return tuple(sorted(tapes, key=lambda tape: (tape.first, -tape.last, tape.gradients)))
+
+
+def _check_depth(tapes: Sequence[Tape], function: Function) -> None:
+    """Raise SpecError (E-BACKEND) where more tapes are open at once than Python nests blocks."""
+    deepest = max(tapes, key=lambda inner: sum(each.first <= inner.first <= each.last for each in tapes), default=None)
+    around = [] if deepest is None else [each for each in tapes if each.first <= deepest.first <= each.last]
+    if len(around) > MOST:
+        ops = [function.instructions[position].op for each in around for position in each.gradients]
+        raise SpecError(
+            [
+                Diagnostic(
+                    code="E-BACKEND",
+                    message=f"{len(around)} gradients of a step are recorded at the same time, those of '{ops[0]}' to "
+                    f"'{ops[-1]}': TensorFlow code nests a tape for each, and Python nests at most {MOST}",
+                    help="choose the backend torch, which needs no tapes, or take fewer gradients through each other, "
+                    "as with `order: 1` on `adapt`",
+                )
+            ],
+            {},
+        )
 
 
 def _find_crossing(tapes: Sequence[Tape]) -> tuple[int, int] | None:
