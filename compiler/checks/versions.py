@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from compiler.ir.cell import Cell
 from compiler.ir.diagnose import span_of
@@ -20,8 +20,9 @@ def check_stale(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     for name, chain in find_chains(graph).items():
         node = graph.nodes[name]
         for gradient in chain.gradients:
+            read = find_versions(graph, gradient)
             for cell in (write.cell for write in node.writes if write.cell.kind != "optimizer"):
-                taken = find_versions(graph, gradient, cell)
+                taken = read.get(cell)
                 written = graph.version(name, cell)
                 if taken and written is not None and max(taken) < written:
                     yield Diagnostic(
@@ -39,8 +40,9 @@ def check_mixed(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     """Yield W-MIXED for a gradient that sums uses of one target at several versions."""
     for gradient in graph.paths:
         derivative = graph.nodes[gradient].derivative
+        read = find_versions(graph, gradient)
         for cell in sorted(derivative.cells, key=str) if derivative is not None else ():
-            versions = find_versions(graph, gradient, cell)
+            versions = read.get(cell, ())
             if len(versions) > 1:
                 listed = " and ".join(f"{cell}@{version}" for version in sorted(versions))
                 yield Diagnostic(
@@ -102,10 +104,13 @@ def _find_movers(
                 yield writer
 
 
-def find_versions(graph: StepGraph, gradient: str, cell: Cell) -> frozenset[int]:
-    """Return the versions of a cell that the forwards on a gradient's path read."""
-    found = (graph.version(name, cell) for name in graph.paths[gradient].nodes)
-    return frozenset(version for version in found if version is not None)
+def find_versions(graph: StepGraph, gradient: str) -> Mapping[Cell, Collection[int]]:
+    """Return the versions of each cell that the nodes on a gradient's path read."""
+    found: dict[Cell, set[int]] = {}
+    for name in graph.paths[gradient].nodes:
+        for read in graph.nodes[name].reads:
+            found.setdefault(read.cell, set()).add(read.version)
+    return found
 
 
 def find_unordered_problems(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:

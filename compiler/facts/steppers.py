@@ -77,8 +77,9 @@ def find_givers(spec: GraphSpec) -> Mapping[str, tuple[str, ...]]:
 
 
 def is_kept(spec: GraphSpec, update: str, model: str) -> bool:
-    """Return whether an update steps the parameters that are a model's own."""
-    return parameters_of(model) in find_stepped_cells(spec, update)
+    """Return whether an update steps the parameters that are a model's own, one of its models."""
+    cell = parameters_of(model)
+    return cell in find_parameter_cells(spec)[model] and find_owners(spec).get(cell, update) == update
 
 
 def find_excluded(spec: GraphSpec, update: str, models: tuple[str, ...]) -> tuple[str, ...]:

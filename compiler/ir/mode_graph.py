@@ -13,7 +13,7 @@ from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, GradientPath
 from compiler.ir.value import Derivative
 from compiler.passes.order import close_ordering, find_producers
-from compiler.passes.paths import find_path
+from compiler.passes.paths import find_every_path
 from compiler.types.values import Values
 from graphspec.declare.graph import GraphSpec
 
@@ -49,11 +49,5 @@ class ModeGraph(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def paths(self) -> Mapping[str, GradientPath]:
-        """Return the path of every gradient of the mode, inner gradients first."""
-        found: dict[str, GradientPath] = {}
-        names = [node.id for node, _ in self.gradients()]
-        for name in self.causality.sort(names):
-            derivative = self.nodes[name].derivative
-            assert derivative is not None
-            found[name] = find_path(derivative, self.nodes, self.producers, found)
-        return found
+        """Return the path of every gradient of the mode."""
+        return find_every_path(self.nodes, self.causality)

@@ -7,6 +7,7 @@ mode and set of ops that fire together. Backends match over its instructions and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -341,7 +342,7 @@ class ParallelDecl(Struct, frozen=True, kw_only=True):
     """In messages of about how many megabytes gradients travel; None where a set is one."""
 
 
-class Program(Struct, frozen=True, kw_only=True):
+class Program(Struct, frozen=True, kw_only=True, dict=True):
     """A compiled step for a backend."""
 
     name: str
@@ -385,5 +386,9 @@ class Program(Struct, frozen=True, kw_only=True):
         return any(self.model(each).has_rows for each in models)
 
     def model(self, name: str) -> ModelDecl:
-        """Return a model's declaration by name; raise StopIteration where there is none."""
-        return next(model for model in self.models if model.name == name)
+        """Return a model's declaration by name; raise KeyError where there is none."""
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, ModelDecl]:
+        return {model.name: model for model in self.models}

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compiler.ir.cell import Cell
-from compiler.ir.digraph import close, find_cycles
+from compiler.ir.digraph import close, find_cycles, intersect, unite
 from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, Transform
 from compiler.ir.step_graph import Because, Decision, Edge, GradientPath, Hazard, StepGraph
 from compiler.ir.value import FunctionRef, Ref, Use
@@ -26,7 +26,7 @@ from compiler.passes.document import Context
 from compiler.passes.join import enumerate_names, walk_layers
 from compiler.passes.loss_terms import Term, find_terms
 from compiler.passes.order import find_producers
-from compiler.passes.paths import find_path
+from compiler.passes.paths import Reach
 from compiler.passes.schedule import find_chains
 from compiler.types.dimension import UNKNOWN
 from compiler.types.layers import trace_layers
@@ -78,18 +78,18 @@ def _find_joints(graph: StepGraph, context: Context) -> tuple[Joint, ...]:
         before[edge.after].append(edge.before)
     closure = close(before, finder.plain)
 
-    def is_apart(one: str, other: str) -> bool:
-        """Return whether neither of two gradients comes before the other, and they are for other models."""
-        is_ordered = closure.precedes(one, other) or closure.precedes(other, one)
-        return not is_ordered and {*finder.plain[one].models}.isdisjoint(finder.plain[other].models)
-
     found: list[Joint] = []
     taken = set[str]()
     for carrier, factors in sorted(related.items(), key=lambda each: -len(each[1])):  # ties as they are listed
         carried: dict[str, float] = {}
+        members, past, models = closure.collect((carrier,)), closure.pasts[carrier], {*finder.plain[carrier].models}
         for name, factor in factors.items():
-            if name not in taken and all(is_apart(name, other) for other in (carrier, *carried)):
+            own = closure.collect((name,))
+            is_ordered = intersect(own, past)[1] or closure.meet(name, members)[1]
+            if name not in taken and not is_ordered and models.isdisjoint(finder.plain[name].models):
                 carried[name] = factor
+                members, past = unite(members, own), unite(past, closure.pasts[name])
+                models.update(finder.plain[name].models)
         if carried and carrier not in taken:
             taken.update((carrier, *carried))
             found.append(Joint(carrier=finder.plain[carrier], carried=carried))
@@ -114,6 +114,8 @@ class _Finder(Struct, frozen=True, kw_only=True):
     """By gradient, the terms of its loss with their factors."""
     users: Mapping[str, Sequence[Instruction]]
     """By value, what a gradient runs back from to it."""
+    readers: Mapping[Cell, Sequence[Instruction]]
+    """By cell, what a gradient for it runs back to."""
 
     @classmethod
     def of(cls, graph: StepGraph, context: Context) -> _Finder:
@@ -122,11 +124,21 @@ class _Finder(Struct, frozen=True, kw_only=True):
         plain = {node.id: node for node in _find_plain(graph)}
         terms = {name: find_terms(node.loss, graph.nodes, producers) for name, node in plain.items()}
         users: dict[str, list[Instruction]] = {}
-        for node in graph.nodes.values() if plain else ():
-            for use in node.uses:
-                if use.differentiable and node.differentiable:
-                    users.setdefault(use.value, []).append(node)
-        return cls(graph=graph, context=context, producers=producers, plain=plain, terms=terms, users=users)
+        readers: dict[Cell, list[Instruction]] = {}
+        for node in (each for each in graph.nodes.values() if plain and each.differentiable):
+            for value in (use.value for use in node.uses if use.differentiable):
+                users.setdefault(value, []).append(node)
+            for cell in (read.cell for read in node.reads if not read.constant):
+                readers.setdefault(cell, []).append(node)
+        return cls(
+            graph=graph,
+            context=context,
+            producers=producers,
+            plain=plain,
+            terms=terms,
+            users=users,
+            readers=readers,
+        )
 
     def relate(self) -> Mapping[str, Mapping[str, float]]:
         """Return, by gradient, the others whose sets it gives but for these factors."""
@@ -146,12 +158,7 @@ class _Finder(Struct, frozen=True, kw_only=True):
 
     def _find_reached(self, cells: frozenset[Cell]) -> frozenset[str]:
         """Return the nodes whose results depend on some parameters, for a gradient."""
-        nodes = self.graph.nodes.values()
-        reached = {
-            node.id: node
-            for node in nodes
-            if node.differentiable and any(read.cell in cells and not read.constant for read in node.reads)
-        }
+        reached = {node.id: node for cell in cells for node in self.readers.get(cell, ())}
         pending = [*reached.values()]
         while pending:
             for value in pending.pop().defines:
@@ -166,11 +173,9 @@ class _Finder(Struct, frozen=True, kw_only=True):
         ``reached`` are the nodes that depend on these weights.
         """
         one, other = self.plain[carrier], self.plain[name]
-        # Both are of one place, and run back through one call.
+        # Both are of one place, and run back through one call, which takes longest to find out.
         places = [(each.micro_batch, each.within, each.scaled) for each in (one, other)]
-        through = self.graph.paths[carrier].nodes & self.graph.paths[name].nodes
-        meet = any(isinstance(self.graph.nodes[each], Forward) for each in through)
-        if places[0] != places[1] or not meet:
+        if places[0] != places[1]:
             return None
         factor: float | None = None
         for term in dict.fromkeys((*self.terms[carrier], *self.terms[name])):
@@ -180,13 +185,18 @@ class _Finder(Struct, frozen=True, kw_only=True):
             if not given or not wanted or (factor is not None and not isclose(wanted / given, factor, rel_tol=1e-15)):
                 return None
             factor = wanted / given if factor is None else factor
-        if factor is None or not 1 / MOST <= abs(factor) <= MOST:
+        if factor is None or not 1 / MOST <= abs(factor) <= MOST or not self._meet(carrier, name):
             return None
         if abs(factor) != 1:  # its numbers may leave the range of a narrow type, for which it is scaled
             calls = (self.graph.nodes[each] for each in self.graph.paths[name].nodes)
             if other.scaled or any(isinstance(each, Forward) and each.compute != "float32" for each in calls):
                 return None
         return factor if factor == 1 or self._is_worth(name) else None
+
+    def _meet(self, one: str, other: str) -> bool:
+        """Return whether two gradients run back through one call."""
+        fewer, more = sorted((self.graph.paths[one].nodes, self.graph.paths[other].nodes), key=len)
+        return any(name in more and isinstance(self.graph.nodes[name], Forward) for name in fewer)
 
     def _is_worth(self, name: str) -> bool:
         """Return whether to multiply a gradient set takes less time than to run back once more through its models.
@@ -265,9 +275,8 @@ def _rewrite(graph: StepGraph, joint: Joint) -> StepGraph:
         nodes[name] = parts.get(name, node)
     dropped = _find_unread(nodes, graph.outputs, [each.loss for each in gradients])
     nodes = {name: node for name, node in nodes.items() if name not in dropped}
-    derivative = made.derivative
     kept = {name: path for name, path in graph.paths.items() if name not in parts}
-    path = find_path(derivative, nodes, find_producers(nodes.values()), kept)
+    path = Reach.of(made.loss, nodes, find_producers(nodes.values()), kept).find_path(made.derivative)
     said: list[str] = []
     for node in (each for each in gradients if each.loss != made.loss):
         times = joint.carried[node.id]
@@ -347,12 +356,13 @@ def _move(edges: Sequence[Edge], joint: Joint, dropped: Collection[str]) -> tupl
     The losses of the others are not differentiated any more.
     """
     moved: dict[Edge, None] = {}
+    names = {*joint.names}
     for edge in edges:
         is_loss = edge.after in joint.carried and edge.hazard is Hazard.DATA
         if is_loss or edge.before in dropped or edge.after in dropped:
             continue
-        is_backward = edge.before in joint.names and edge.hazard in HAZARDS
+        is_backward = edge.before in names and edge.hazard in HAZARDS
         before = joint.name if is_backward else edge.before
-        after = joint.name if edge.after in joint.names else edge.after
+        after = joint.name if edge.after in names else edge.after
         moved[replace(edge, before=before, after=after)] = None
     return tuple(moved)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence, Set
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from compiler.ir.digraph import sort
+from compiler.ir.cell import Cell
+from compiler.ir.digraph import Causality
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import GradientPath, StepGraph
 from compiler.ir.value import Derivative
@@ -14,49 +17,115 @@ from compiler.passes.order import find_producers
 
 
 def find_paths(graph: StepGraph) -> StepGraph:
-    """Return the graph with the path of every gradient; inner gradients first, since outer paths contain theirs."""
-    producers = find_producers(graph.nodes.values())
+    """Return the graph with the path of every gradient."""
+    return replace(graph, paths=find_every_path(graph.nodes, graph.causality))
+
+
+def find_every_path(nodes: Mapping[str, Instruction], causality: Causality) -> Mapping[str, GradientPath]:
+    """Return the path of every gradient, inner gradients first, since outer paths contain theirs."""
+    producers = find_producers(nodes.values())
+    derivatives = {name: node.derivative for name, node in nodes.items() if node.derivative is not None}
+    left = Counter(derivative.loss for derivative in derivatives.values())
+    reaches: dict[str, Reach] = {}
     paths: dict[str, GradientPath] = {}
-    gradients = [name for name, node in graph.nodes.items() if node.derivative is not None]
-    for name in graph.causality.sort(gradients):
-        derivative = graph.nodes[name].derivative
-        assert derivative is not None
-        paths[name] = find_path(derivative, graph.nodes, producers, paths)
-    return replace(graph, paths=paths)
+    for name in causality.sort(derivatives):
+        derivative = derivatives[name]
+        if derivative.loss not in reaches:
+            reaches[derivative.loss] = Reach.of(derivative.loss, nodes, producers, paths)
+        paths[name] = reaches[derivative.loss].find_path(derivative)
+        left[derivative.loss] -= 1
+        if not left[derivative.loss]:
+            del reaches[derivative.loss]
+    return paths
 
 
-def find_path(
-    derivative: Derivative,
-    nodes: Mapping[str, Instruction],
-    producers: Mapping[str, str],
-    inner: Mapping[str, GradientPath],
-) -> GradientPath:
-    """Return the path of one derivative, given the paths of the gradients it may differentiate again.
+class Reach(Struct, frozen=True, kw_only=True):
+    """What leads to a loss, in which the paths of all gradients of the loss lie."""
 
-    A gradient on the path brings its whole inner path along: differentiating it again reads all of that.
-    """
-    if derivative.loss not in producers:
-        return GradientPath(nodes=frozenset(), uses=frozenset())
-    reaching = find_reaching(producers[derivative.loss], nodes, producers, inner)
-    # Targets that the loss reaches by other results of the nodes that make them, with these nodes.
-    used = {use.value for name in reaching for use in nodes[name].uses if use.differentiable} | {derivative.loss}
-    begun = frozenset(
-        (value, name)
-        for name in reaching
-        for value in nodes[name].inner
-        if value in derivative.values and any(other in used for other in nodes[name].defines if other != value)
-    )
-    derived = _find_derived(derivative, nodes, reaching, producers, inner, begun)
-    on_path = {name for name in reaching if name in derived}
-    second = [inner[name] for name in on_path if name in inner]
-    members = frozenset(on_path).union(*(path.nodes for path in second))
-    uses = {
-        (use.value, name)
-        for name in on_path
-        for use in nodes[name].uses
-        if use.differentiable and (use.value in derivative.values or producers.get(use.value) in on_path)
-    }
-    return GradientPath(nodes=members, uses=frozenset(uses | begun).union(*(path.uses for path in second)))
+    nodes: Mapping[str, Instruction]
+    producers: Mapping[str, str]
+    inner: Mapping[str, GradientPath]
+    """The paths of the gradients that may be differentiated again."""
+    reaching: Collection[str]
+    """All nodes that lead to the loss."""
+    after: Mapping[str, Sequence[str]]
+    """By node, what depends on its results."""
+    readers: Mapping[Cell, Sequence[str]]
+    takers: Mapping[str, Sequence[str]]
+    """By value, the nodes that it enters."""
+    makers: Mapping[str, Sequence[str]]
+    """By value from which its node makes other results that lead to the loss, that node."""
+
+    @classmethod
+    def of(
+        cls,
+        loss: str,
+        nodes: Mapping[str, Instruction],
+        producers: Mapping[str, str],
+        inner: Mapping[str, GradientPath],
+    ) -> Reach:
+        """Return what leads to a loss, given the paths of the gradients before it."""
+        reaching = find_reaching(producers[loss], nodes, producers, inner) if loss in producers else {}
+        after: dict[str, list[str]] = {}
+        readers: dict[Cell, list[str]] = {}
+        takers: dict[str, list[str]] = {}
+        makers: dict[str, list[str]] = {}
+        for name in reaching:
+            for read in nodes[name].reads:
+                if not read.constant:
+                    readers.setdefault(read.cell, []).append(name)
+            for use in nodes[name].uses:
+                if use.differentiable:
+                    takers.setdefault(use.value, []).append(name)
+                    after.setdefault(producers.get(use.value, ""), []).append(name)
+            for member in inner[name].nodes if name in inner else ():
+                after.setdefault(member, []).append(name)
+        for name in reaching:
+            node = nodes[name]
+            for value in node.inner:
+                if any(other in takers or other == loss for other in node.defines if other != value):
+                    makers.setdefault(value, []).append(name)
+        return cls(
+            nodes=nodes,
+            producers=producers,
+            inner=inner,
+            reaching=reaching,
+            after=after,
+            readers=readers,
+            takers=takers,
+            makers=makers,
+        )
+
+    def find_path(self, derivative: Derivative) -> GradientPath:
+        """Return the path of one derivative of the loss.
+
+        A gradient on the path brings its whole inner path along: differentiating it again reads all of that.
+        """
+        begun = {(value, name) for value in derivative.values for name in self.makers.get(value, ())}
+        begins = {name for _, name in begun}
+        begins.update(name for cell in derivative.cells for name in self.readers.get(cell, ()))
+        begins.update(name for value in derivative.values for name in self.takers.get(value, ()))
+        on_path = self.find_dependent(begins)
+        second = [self.inner[name] for name in on_path if name in self.inner]
+        uses = {
+            (use.value, name)
+            for name in on_path
+            for use in self.nodes[name].uses
+            if use.differentiable and (use.value in derivative.values or self.producers.get(use.value) in on_path)
+        }
+        return GradientPath(
+            nodes=frozenset(on_path).union(*(path.nodes for path in second)),
+            uses=frozenset(uses | begun).union(*(path.uses for path in second)),
+        )
+
+    def find_dependent(self, begins: Collection[str]) -> Set[str]:
+        """Return some nodes that lead to the loss, with those that depend on their results."""
+        found, pending = {*begins}, [*begins]
+        while pending:
+            fresh = [name for name in self.after.get(pending.pop(), ()) if name not in found]
+            found.update(fresh)
+            pending += fresh
+        return found
 
 
 def find_reaching(
@@ -75,28 +144,3 @@ def find_reaching(
             producers[use.value] for use in nodes[name].uses if use.differentiable and use.value in producers
         )
     return reaching
-
-
-def _find_derived(
-    derivative: Derivative,
-    nodes: Mapping[str, Instruction],
-    reaching: Mapping[str, None],
-    producers: Mapping[str, str],
-    inner: Mapping[str, GradientPath],
-    begun: frozenset[tuple[str, str]],
-) -> frozenset[str]:
-    """Return those of the reaching nodes whose results depend on the targets."""
-    derived = {name for _, name in begun}
-    before = {
-        name: [producers[use.value] for use in nodes[name].uses if producers.get(use.value) in reaching]
-        for name in reaching
-    }
-    for name in sort(before):
-        node = nodes[name]
-        depends = any(read.cell in derivative.cells and not read.constant for read in node.reads) or any(
-            use.differentiable and (use.value in derivative.values or producers.get(use.value) in derived)
-            for use in node.uses
-        )
-        if depends or (name in inner and any(member in derived for member in inner[name].nodes)):
-            derived.add(name)
-    return frozenset(derived)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compiler.ir.digraph import NOTHING, Bits, Causality, close, intersect, leave_out, unite
+from compiler.ir.digraph import NOTHING, Bits, Causality, Waiting, close, intersect, leave_out, unite
 from compiler.ir.instructions import Instruction, Start
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.order import find_producers
@@ -161,7 +162,8 @@ class _Scheduler:
         self._eager = eager
         self._before = before
         self._closure = closure
-        self._done: dict[str, None] = {}
+        self._done: dict[str, int] = {}
+        """Where each node stands in the sequence."""
         self._writes = {name: None for name, node in graph.nodes.items() if node.is_write}
         self._listing = {name: index for index, name in enumerate(graph.nodes)}
         self._transforms = {name for chain in chains.values() for name in chain.transforms}
@@ -175,7 +177,11 @@ class _Scheduler:
         self._waits = dict.fromkeys(waiting)
         """The nodes that wait for a message and are not done."""
         self._awaited = closure.collect(self._waits)
-        self._starts = tuple(name for name, node in graph.nodes.items() if isinstance(node, Start))
+        starts = (name for name, node in graph.nodes.items() if isinstance(node, Start) and not node.has_sets)
+        self._company = [(self._listing[name], name) for name in starts]
+        """The starts of messages without gradients of which nothing is known to be missing, as a heap."""
+        self._held: dict[str, list[tuple[int, str]]] = {}
+        """The others, by a node that is missing."""
         self._waiting = {name: len(before) for name, before in self._before.items()}
         self._after: dict[str, list[str]] = {name: [] for name in graph.nodes}
         for name, needed in self._before.items():
@@ -197,20 +203,33 @@ class _Scheduler:
                 if update in remaining and nodes[gradient].micro_batch == last[update]:
                     self._prepare(update, remaining.pop(update))
                 self._demand(gradient)
-        rest = (*(name for name in self._before if name not in self._writes), *self._writes)
-        while len(self._done) < len(rest):
-            for name in rest:
-                if not self._needs_wait(name):
-                    self._demand(name)
-            position = {name: index for index, name in enumerate(self._done)}
-            next_waits = [name for name in self._waits if not self._closure.past(name, self._waits)]
-            if next_waits:  # what was sent first is there first
-                sent = {
-                    name: max((position.get(each, -1) for each in self._before[name]), default=-1)
-                    for name in next_waits
-                }
-                self._demand(min(next_waits, key=sent.__getitem__))
+        self._finish()
         return tuple(self._done)
+
+    def _finish(self) -> None:
+        """Append what is left in listed order, writes last, as far as the messages are there that it needs.
+
+        If nothing else is left, a message is waited for: the one that was sent first is there first.
+        """
+        rest = (*(name for name in self._before if name not in self._writes), *self._writes)
+        place = {name: index for index, name in enumerate(rest)}
+        waits = {name: index for index, name in enumerate(self._waits)}
+        users, following = Waiting(), Waiting()
+        ready = [name for name in rest if users.add(name, self._find_awaited(name))]
+        first = [name for name in waits if following.add(name, self._closure.meet(name, self._awaited))]
+        sent: list[tuple[int, int, str]] = []
+        while ready or first or sent:
+            for name in ready:
+                self._demand(name)
+            for name in first:
+                last = max((self._done[each] for each in self._before[name]), default=-1)
+                heappush(sent, (last, waits[name], name))
+            ready, first = [], []
+            if sent:
+                *_, name = heappop(sent)
+                self._demand(name)
+                came = (self._closure.places[name],)
+                ready, first = sorted(users.finish(came), key=place.__getitem__), following.finish(came)
 
     def _group(self, chosen: tuple[str, ...], order: UpdateOrder) -> Iterator[tuple[str, ...]]:
         """Yield the updates one by one; under micro-batches together those of which none needs another's write."""
@@ -253,6 +272,11 @@ class _Scheduler:
         """Return whether a node needs a message that is still on its way."""
         return name in self._waits or bool(self._closure.meet(name, self._awaited)[1])
 
+    def _find_awaited(self, name: str) -> Bits:
+        """Return the nodes that wait for messages still on their way, among a node and what it needs."""
+        own = self._closure.collect((name,)) if name in self._waits else NOTHING
+        return unite(self._closure.meet(name, self._awaited), own)
+
     def _demand(self, name: str) -> None:
         """Append a node after everything it needs, what needs no message on its way first."""
         if self._waits and self._needs_wait(name):
@@ -281,7 +305,9 @@ class _Scheduler:
             if node in self._done:
                 continue
             self._accompany(node)
-            self._done[node] = None
+            self._done[node] = len(self._done)
+            for held in self._held.pop(node, ()):
+                heappush(self._company, held)
             if node in self._gradients:
                 self._late = leave_out(self._late, self._closure.collect((node,)))
             if node in self._waits:
@@ -296,11 +322,33 @@ class _Scheduler:
         """Before the start of a message with gradients, append that of every other that needs no further model."""
         if not _has_sets(self._graph.nodes[name]):
             return
-        nodes = self._graph.nodes
-        for other in [each for each in self._starts if each not in self._done and not _has_sets(nodes[each])]:
-            missing = [nodes[each] for each in self._find_missing(other)]
-            if not any(each.called or each.derivative or each.message or each.is_write for each in missing):
+        passed, later = -1, list[tuple[int, str]]()
+        while self._company:
+            start = place, other = heappop(self._company)
+            if place < passed:  # it came too late for this message
+                later.append(start)
+                continue
+            passed = place
+            lacking = self._find_lacking(other)
+            if lacking:
+                self._held.setdefault(lacking, []).append(start)
+            elif other not in self._done:
                 self._append_after_needs(other)
+        for start in later:
+            heappush(self._company, start)
+
+    def _find_lacking(self, name: str) -> str:
+        """Return a node that a node lacks and that no message is sent ahead of: a call, gradient, wait or write."""
+        pending, seen = [name], {name}
+        for each in pending:  # it grows: the nearest first
+            fresh = [other for other in self._before[each] if other not in self._done and other not in seen]
+            for other in fresh:
+                node = self._graph.nodes[other]
+                if node.called or node.derivative or node.message or node.is_write:
+                    return other
+            seen.update(fresh)
+            pending.extend(fresh)
+        return ""
 
     def _is_immediate(self, node: Instruction) -> bool:
         """Return whether a node is put into the sequence as soon as nothing holds it back: writes, and their chains."""

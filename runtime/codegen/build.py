@@ -28,6 +28,7 @@ from runtime.codegen.optimizers import (
     scheduled_globals,
     sharing_globals,
 )
+from runtime.codegen.resources import Names
 from runtime.codegen.shards import SHARDS, divide, own_parameters
 from runtime.codegen.text import Block, Code, Line
 
@@ -110,15 +111,23 @@ def _globals(context: EmitContext) -> Iterator[Global]:
         parts = [syntax.spread(syntax.name(names.parameters(model))) for model in models]
         every = syntax.listing(parts)
         yield Global(name=names.joint(models), value=syntax.call("once", every) if are_tied(models, program) else every)
+    sliced = set[tuple[tuple[str, ...], tuple[str, ...]]]()
+    tied = {covers: are_tied(covers, program) for covers in dict.fromkeys(covers for covers, _ in needs.parts)}
     for covers, models in needs.parts:
-        if are_tied(covers, program):
+        if tied[covers]:
             own, every = names.joint(models), names.joint(covers)
             part: ast.expr = syntax.call("places", syntax.name(own), syntax.name(every))
         else:
-            # A slice: the parts of the models before it are skipped.
-            lengths = [syntax.call("len", syntax.name(names.parameters(each))) for each in covers]
+            # A slice: it begins where that of the model before it ends, if there is one, and what is before is skipped.
             index = covers.index(models[0])
-            part = syntax.call("slice", _total(lengths[:index]), _total(lengths[: index + len(models)]))
+            before = covers[index - 1 : index]
+            if index > 1 and (covers, before) in sliced:
+                start: ast.expr = syntax.attribute(syntax.name(names.part(covers, before)), "stop")
+            else:
+                start = _total([_length(each, names) for each in covers[:index]])
+            own = [_length(each, names) for each in models]
+            part = syntax.call("slice", start, _total([start, *own] if index else own))
+            sliced.add((covers, models))
         yield Global(name=names.part(covers, models), value=part)
     yield from sharing_globals(context)
     yield from scheduled_globals(context)
@@ -180,6 +189,11 @@ def _model_globals(model: ModelDecl, context: EmitContext) -> Iterator[Global]:
         yield Global(name=names.taps(model.name), value=syntax.call("watch", variable, *layers))
     if model.name in needs.drawing:
         yield from dialect.drawing(model, names)
+
+
+def _length(model: str, names: Names) -> ast.expr:
+    """Return the number of parameters of a model."""
+    return syntax.call("len", syntax.name(names.parameters(model)))
 
 
 def _total(terms: Sequence[ast.expr]) -> ast.expr:

@@ -15,6 +15,8 @@ import pytest
 from benchmarks.shapes import SHAPES, Document
 from compiler import compile_step
 from graphspec import load
+from runtime.api import emit
+from tests.limits.shapes import MORE
 
 OPS = 105
 MOST = 2.2
@@ -69,47 +71,35 @@ def test_the_work_grows_with_the_ops_under_a_loss_scale_and_in_windows(shape):
     assert compare(make) < MOST
 
 
-def make_needless(ops: int) -> Document:
-    """Return models that have nothing to do with each other, each called after another is updated."""
-    made = SHAPES["independent models"](ops)
-    updates = [name for name, op in made["ops"].items() if "update" in op]
-    forwards = [op for op in made["ops"].values() if "forward" in op]
-    for at, op in enumerate(forwards[1:]):
-        op["after"] = [updates[0], updates[at]] if at else [updates[0]]
-    return made
+@pytest.mark.sample(8)
+@pytest.mark.parametrize(
+    "field", [{"parallel": {"kind": "replicated"}}, {"parallel": {"kind": "sharded"}}, {"micro_batches": 2}]
+)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_work_grows_with_the_ops_where_batches_are_split(shape, field):
+    assert compare(lambda ops: {**SHAPES[shape](ops), **field}) < MOST
 
 
-def test_the_work_grows_with_each_after_that_has_no_effect():
-    assert len(compile_step(load(json.dumps(make_needless(105)))).warnings) == 2 * 34 - 1
-    assert compare(make_needless) < MOST
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("shape", MORE)
+def test_the_work_grows_with_what_ops_share(shape):
+    assert compare(MORE[shape]) < MOST
 
 
-def make_penalized(ops: int) -> Document:
-    """Return many updates of a regularized model, which is held where gradients are not finite."""
-    made = SHAPES["updates of one model"](ops)
-    made["precision"] = {"loss_scale": "dynamic"}
-    made["models"]["net"]["regularizer"] = {"l2": 0.01}
-    return made
+def test_each_after_that_has_no_effect_is_found():
+    codes = [each.code for each in compile_step(load(json.dumps(MORE["needless afters"](105)))).warnings]
+    assert codes == ["W-NO-EFFECT"] * (2 * 34 - 1)
 
 
-def make_penalized_twice(ops: int) -> Document:
-    """Return regularized models that are updated twice; their first updates are held together."""
-    made = SHAPES["independent models"](ops // 2)
-    made["precision"] = {"loss_scale": "dynamic"}
-    for name, op in dict(made["ops"]).items():
-        if "update" in op:
-            made["models"][op["update"]]["regularizer"] = {"l2": 0.01}
-            made["ops"] |= {
-                f"{name}_seen": {"forward": op["update"], "inputs": "x", "after": [name]},
-                f"{name}_loss": {"loss": "mse", "inputs": [f"{name}_seen", 0.0]},
-                f"{name}_again": {"update": op["update"], "loss": f"{name}_loss"},
-            }
-    return made
+def count_emitted(make, ops: int) -> int:
+    """Return how many characters the emitted file of a document has."""
+    return len(emit(compile_step(load(json.dumps(make(ops))))))
 
 
-@pytest.mark.parametrize("make", [make_penalized, make_penalized_twice])
-def test_the_work_grows_with_the_updates_that_may_add_penalties(make):
-    assert compare(make) < MOST
+@pytest.mark.parametrize("shape", ["heads on a trunk", "one update of many models"])
+def test_emitted_text_grows_with_the_models(shape):
+    few, some, many = (count_emitted(MORE[shape], ops) for ops in (40, 80, 120))
+    assert many - some <= 1.1 * (some - few)
 
 
 def test_the_work_of_reading_yaml_grows_with_the_ops():

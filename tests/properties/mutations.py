@@ -12,6 +12,7 @@ from compiler.ir.instructions import Apply
 from compiler.ir.step_graph import Edge, GradientPath, Hazard, StepGraph
 from compiler.passes.activate import Outputs
 from compiler.passes.order import close_ordering
+from compiler.passes.paths import Reach
 from compiler.passes.policies import Policy, choose_listed
 
 Change = Callable[[Any], Any]
@@ -127,14 +128,14 @@ def ignore_stop(loss: str, nodes: dict, *arguments: object) -> tuple:
     return loss, {name: replace(node, differentiable=True) for name, node in nodes.items()}, *arguments
 
 
-def without_inner(derivative: object, nodes: object, producers: object, inner: dict) -> tuple:
+def without_inner(loss: str, nodes: object, producers: object, inner: dict) -> tuple:
     """Let a second derivative need nothing of the path of the first."""
-    return derivative, nodes, producers, dict.fromkeys(inner, NO_PATH)
+    return loss, nodes, producers, dict.fromkeys(inner, NO_PATH)
 
 
-def all_reaching(found: object, derivative: object, nodes: object, reaching: dict, *arguments: object) -> frozenset:
+def all_reaching(found: object, reach: Reach, *arguments: object) -> frozenset:
     """Put everything on the path that leads to the loss, whether the targets lead to it or not."""
-    return frozenset(reaching)
+    return frozenset(reach.reaching)
 
 
 def first_path(graph: StepGraph, *arguments: object) -> tuple:
