@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from compiler.ir.digraph import close
+from compiler.ir.digraph import close, intersect, unite_all
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
 
 CARRYING = (Hazard.DATA, Hazard.RAW)
@@ -23,7 +23,8 @@ def find_waits(graph: StepGraph) -> Mapping[str, tuple[Edge, ...]]:
     causality = close(before, before)
     found: dict[str, tuple[Edge, ...]] = {}
     for name in (name for name, node in graph.nodes.items() if node.is_write):
-        last = (each for each in before[name] if not any(causality.precedes(each, other) for other in before[name]))
+        implied = unite_all(causality.pasts[each] for each in before[name])
+        last = (each for each in before[name] if not intersect(causality.collect((each,)), implied)[1])
         pairs = (before[name][each] for each in last)
         holding = [edge for edges in pairs if not any(each.hazard in CARRYING for each in edges) for edge in edges]
         found |= {name: tuple(holding)} if holding else {}

@@ -22,6 +22,8 @@ class Flow(Struct, frozen=True, kw_only=True):
     """Values of a function that carry a graph, and those made leaves as targets of a gradient."""
 
     carrying: frozenset[str]
+    targets: frozenset[str]
+    """Values that gradients are taken with respect to."""
     leaves: frozenset[str]
     siblings: frozenset[str]
     """Values with a graph that gradients are taken with respect to, made by one call together with others."""
@@ -57,6 +59,7 @@ def find_flow(function: Function) -> Flow:
     recorded = any(each.recorded or isinstance(each, Gradient) for each in function.instructions)
     return Flow(
         carrying=frozenset(carrying),
+        targets=frozenset(targets),
         leaves=frozenset(leaves),
         siblings=frozenset(siblings),
         partial=frozenset(partial),

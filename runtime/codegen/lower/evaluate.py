@@ -189,10 +189,8 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
     operands = [_operand(each, instruction, scope) for each in given]
     if instruction.family in ("call", "internal"):
         if function.name == "stop":
-            derivatives = (each.derivative for each in scope.function.instructions)
-            is_target = any(instruction.outputs[0] in each.values for each in derivatives if each is not None)
             # what a gradient is taken by needs a tensor of its own, apart from what it is made of
-            is_own = is_target or _carries(instruction, scope)
+            is_own = instruction.outputs[0] in scope.flow.targets or _carries(instruction, scope)
             return scope.dialect.detach(operands[0]) if is_own else operands[0]
         if function.name in ("either", "all_gather"):  # of which a process that is alone has all
             return operands[0]

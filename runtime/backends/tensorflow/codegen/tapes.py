@@ -123,7 +123,7 @@ def find_recorded(function: Function, program: Program) -> Flow:
     for instruction in function.instructions:
         if _carries(instruction, targets, carrying):
             carrying.update(instruction.defines)
-    return Flow(carrying=frozenset(carrying), leaves=meant.leaves, siblings=meant.siblings, recorded=meant.recorded)
+    return replace(meant, carrying=frozenset(carrying), partial=frozenset())
 
 
 def _carries(instruction: Instruction, targets: frozenset[str], carrying: set[str]) -> bool:
