@@ -208,7 +208,7 @@ def check_skip_scope(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     for group in find_commit_groups(graph) if asking else ():
         updates = [node.id for node in group if takes_part(node)]
         for node in group:
-            gradients = find_gradients(graph, node, producers)
+            gradients = find_gradients(graph.nodes, node, producers)
             early = (first for each in gradients for first in graph.causality.past(each, updates))
             for first in dict.fromkeys(graph.nodes[each].op for each in early):
                 yield Diagnostic(

@@ -10,9 +10,10 @@ from msgspec import Struct
 from compiler.ir.cell import Cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.digraph import NOTHING, Bits, intersect, leave_out, unite, unite_all
+from compiler.ir.instructions import TOGETHER
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import Edge, Hazard
-from compiler.passes.commits import takes_part
+from compiler.passes.commits import find_gradients, find_sharing, takes_part
 from compiler.passes.order import find_writers
 from graphspec.diagnostics import Diagnostic, Span
 
@@ -88,7 +89,8 @@ class _Order(Struct, frozen=True, kw_only=True):
     relevant: Mapping[str, Bits]
     """By node of this mode, the writers that matter to it: those of the cells that it reads or writes.
 
-    Under verdicts all updates matter to a gradient: they say what it is in one commit group with.
+    To a gradient whose update may be skipped together with others, all updates matter: those before it decide with
+    which.
     """
     relevant_later: Mapping[str, Bits]
     """By node, the writers that matter to it or to what comes after it."""
@@ -103,13 +105,12 @@ class _Order(Struct, frozen=True, kw_only=True):
             after[edge.before].append(edge.after)
         known = find_writers(graph.nodes.values())
         writers = {cell: graph.causality.collect(names) for cell, names in known.items()}
-        updates = NOTHING
-        if any(node.verdict for node in graph.nodes.values()):
-            updates = graph.causality.collect({node.op for node in graph.nodes.values() if takes_part(node)})
+        updates = graph.causality.collect({node.op for node in graph.nodes.values() if takes_part(node)})
+        grouped = _find_grouped(graph)
         relevant: dict[str, Bits] = {}
         for name, node in graph.nodes.items():
             found = unite_all(writers.get(each.cell, NOTHING) for each in (*node.reads, *node.writes))
-            relevant[name] = found if node.derivative is None else unite(found, updates)
+            relevant[name] = unite(found, updates) if name in grouped else found
         later: dict[str, Bits] = {}
         for name in reversed([*graph.causality.pasts]):
             later[name] = unite_all((relevant.get(name, NOTHING), *(later[each] for each in after[name])))
@@ -147,3 +148,12 @@ class _Order(Struct, frozen=True, kw_only=True):
         causality = self.graph.causality
         own = (causality.places[name], 1) if name in causality.places else NOTHING
         return unite(causality.pasts[name], own)
+
+
+def _find_grouped(graph: ModeGraph) -> frozenset[str]:
+    """Return the gradients whose updates may be skipped together: there are two of these at least."""
+    sharing = find_sharing(graph.nodes.values())
+    is_checked = graph.spec.loss_scale is not None or any(node.overflow in TOGETHER for node in sharing)
+    if not is_checked or len({node.op for node in sharing}) < 2:
+        return frozenset()
+    return frozenset(each for node in sharing for each in find_gradients(graph.nodes, node, graph.producers))

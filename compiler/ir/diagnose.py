@@ -45,12 +45,16 @@ def cycle_problem(
 ) -> Diagnostic:
     """Return a diagnostic that names a cycle and the reason of each of its edges.
 
-    Where it runs through combined verdicts, it is described as if each write waited for the verdicts themselves.
+    Where it runs through verdicts that are made of others, it is described as if these were waited for themselves.
     """
     reasons = {(edge.before, edge.after): edge for edge in reversed(tuple(edges))}
     before = dict(zip((*cycle[1:], cycle[0]), cycle, strict=True))
-    ways = [reasons[before[name], name] for name in cycle if not nodes[name].combined]
-    ways = [replace(edge, before=before[edge.before]) if nodes[edge.before].combined else edge for edge in ways]
+    ways = [reasons[before[name], name] for name in cycle if not nodes[name].is_of_verdicts]
+    for index, edge in enumerate(ways):
+        found = edge.before
+        while nodes[found].is_of_verdicts:
+            found = before[found]
+        ways[index] = replace(edge, before=found)
     cycle = tuple(edge.after for edge in ways)
     steps = [*ways[1:], ways[0]]
     declared = next((nodes[edge.after].op for edge in steps if edge.hazard is Hazard.DECLARED), None)

@@ -55,19 +55,24 @@ def list_among(nodes: Mapping[str, Instruction], combined: Collection[AllFinite]
 
 def find_commit_groups(graph: StepGraph) -> Iterable[tuple[Instruction, ...]]:
     """Return the writes of gradients by commit groups; where one says `all`, they are one group."""
-    sharing = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("", *TOGETHER)]
+    sharing = find_sharing(graph.nodes.values())
     if any(node.overflow == "all" for node in sharing):
-        return (tuple(sharing),)
+        return (sharing,)
     causality = graph.causality
     updates = causality.collect({node.op for node in graph.nodes.values() if takes_part(node)} if sharing else ())
     producers = find_producers(graph.nodes.values()) if sharing else {}
     groups: dict[Bits, list[Instruction]] = {}
     for node in sharing:
         before = NOTHING
-        for gradient in find_gradients(graph, node, producers):
+        for gradient in find_gradients(graph.nodes, node, producers):
             before = unite(before, causality.meet(gradient, updates))
         groups.setdefault(trim(before), []).append(node)
     return tuple(tuple(group) for group in groups.values())
+
+
+def find_sharing(nodes: Iterable[Instruction]) -> tuple[Instruction, ...]:
+    """Return the writes of gradients that are held together with others, where these fire."""
+    return tuple(node for node in nodes if node.verdict and node.overflow in ("", *TOGETHER))
 
 
 def takes_part(node: Instruction) -> bool:
@@ -75,11 +80,13 @@ def takes_part(node: Instruction) -> bool:
     return is_update(node) or (node.is_write and node.admission == window_of(node.op))
 
 
-def find_gradients(graph: StepGraph, write: Instruction, producers: Mapping[str, str]) -> tuple[str, ...]:
+def find_gradients(
+    nodes: Mapping[str, Instruction], write: Instruction, producers: Mapping[str, str]
+) -> tuple[str, ...]:
     """Return the gradients, as they were taken, that the verdict of a write is about."""
     pending, found, seen = [producers[write.verdict]], dict[str, None](), set[str]()
     while pending:
-        node = graph.nodes[pending.pop()]
+        node = nodes[pending.pop()]
         if node.id in seen:
             continue
         seen.add(node.id)

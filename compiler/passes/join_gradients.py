@@ -26,7 +26,7 @@ from compiler.passes.document import Context
 from compiler.passes.join import enumerate_names, walk_layers
 from compiler.passes.loss_terms import Term, find_terms
 from compiler.passes.order import find_producers
-from compiler.passes.paths import Reach
+from compiler.passes.paths import LossPaths
 from compiler.passes.schedule import find_chains
 from compiler.types.dimension import UNKNOWN
 from compiler.types.layers import trace_layers
@@ -224,7 +224,7 @@ class _Finder(Struct, frozen=True, kw_only=True):
 
 
 def _find_plain(graph: StepGraph) -> Iterator[Gradient]:
-    """Yield the gradients of a loss for whole models, all of which it reaches, that nothing differentiates again."""
+    """Yield the gradients of a loss for whole models, all of which it of_loss, that nothing differentiates again."""
     if len(graph.paths) < 2:
         return
     hurried = {
@@ -276,7 +276,7 @@ def _rewrite(graph: StepGraph, joint: Joint) -> StepGraph:
     dropped = _find_unread(nodes, graph.outputs, [each.loss for each in gradients])
     nodes = {name: node for name, node in nodes.items() if name not in dropped}
     kept = {name: path for name, path in graph.paths.items() if name not in parts}
-    path = Reach.of(made.loss, nodes, find_producers(nodes.values()), kept).find_path(made.derivative)
+    path = LossPaths.of(made.loss, nodes, find_producers(nodes.values()), kept).find_path(made.derivative)
     said: list[str] = []
     for node in (each for each in gradients if each.loss != made.loss):
         times = joint.carried[node.id]

@@ -21,19 +21,21 @@ class Term(NamedTuple):
 def find_terms(loss: str, nodes: Mapping[str, Instruction], producers: Mapping[str, str]) -> Mapping[Term, float]:
     """Return the terms of which a loss is the sum, each with its factor; constants are left out."""
     split: dict[Term, Sequence[tuple[Term, float]]] = {}
+    whole = set[Term]()  # those that add up nothing else
     pending = [Term(loss)]
     while pending:
         term = pending.pop()
         if term not in split:
             node = nodes.get(producers.get(term.value, ""))
-            parts = (_split(node) if isinstance(node, Evaluate) else None) or ()
-            split[term] = [(Term(each.value, term.shares + each.shares), factor) for each, factor in parts]
+            parts = _split(node) if isinstance(node, Evaluate) else None
+            whole.update(() if parts is not None else (term,))
+            split[term] = [(Term(each.value, term.shares + each.shares), factor) for each, factor in parts or ()]
             pending.extend(each for each, _ in reversed(split[term]))
     factors = dict.fromkeys(split, 0.0) | {Term(loss): 1.0}
     for term in reversed(sort({term: [each for each, _ in parts] for term, parts in split.items()})):
         for each, factor in split[term]:  # all that it is a term of have been taken apart before it
             factors[each] += factors[term] * factor
-    return {term: factors[term] for term, parts in split.items() if not parts}
+    return {term: factors[term] for term in split if term in whole}
 
 
 def _split(node: Evaluate) -> tuple[tuple[Term, float], ...] | None:

@@ -26,20 +26,20 @@ def find_every_path(nodes: Mapping[str, Instruction], causality: Causality) -> M
     producers = find_producers(nodes.values())
     derivatives = {name: node.derivative for name, node in nodes.items() if node.derivative is not None}
     left = Counter(derivative.loss for derivative in derivatives.values())
-    reaches: dict[str, Reach] = {}
+    of_loss: dict[str, LossPaths] = {}
     paths: dict[str, GradientPath] = {}
     for name in causality.sort(derivatives):
         derivative = derivatives[name]
-        if derivative.loss not in reaches:
-            reaches[derivative.loss] = Reach.of(derivative.loss, nodes, producers, paths)
-        paths[name] = reaches[derivative.loss].find_path(derivative)
+        if derivative.loss not in of_loss:
+            of_loss[derivative.loss] = LossPaths.of(derivative.loss, nodes, producers, paths)
+        paths[name] = of_loss[derivative.loss].find_path(derivative)
         left[derivative.loss] -= 1
         if not left[derivative.loss]:
-            del reaches[derivative.loss]
+            del of_loss[derivative.loss]
     return paths
 
 
-class Reach(Struct, frozen=True, kw_only=True):
+class LossPaths(Struct, frozen=True, kw_only=True):
     """What leads to a loss, in which the paths of all gradients of the loss lie."""
 
     nodes: Mapping[str, Instruction]
@@ -54,7 +54,7 @@ class Reach(Struct, frozen=True, kw_only=True):
     takers: Mapping[str, Sequence[str]]
     """By value, the nodes that it enters."""
     makers: Mapping[str, Sequence[str]]
-    """By value from which its node makes other results that lead to the loss, that node."""
+    """By value, such as a tap: the node that makes other results of it, by which it leads to the loss."""
 
     @classmethod
     def of(
@@ -63,7 +63,7 @@ class Reach(Struct, frozen=True, kw_only=True):
         nodes: Mapping[str, Instruction],
         producers: Mapping[str, str],
         inner: Mapping[str, GradientPath],
-    ) -> Reach:
+    ) -> LossPaths:
         """Return what leads to a loss, given the paths of the gradients before it."""
         reaching = find_reaching(producers[loss], nodes, producers, inner) if loss in producers else {}
         after: dict[str, list[str]] = {}

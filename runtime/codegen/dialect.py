@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from runtime.codegen import syntax
+from runtime.codegen.flow import find_gradient_paths, find_row_sets
 
 if TYPE_CHECKING:
     from compiler.ir.instructions import Evaluate, Forward, Gradient, ResolveOverflow
@@ -128,7 +130,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def any_true(self, flags: Sequence[ast.expr]) -> ast.expr:
-        """Return whether some of some truth values on the device is true."""
+        """Return whether any of some truth values on the device is true."""
 
     @abstractmethod
     def verdict_options(self, context: EmitContext) -> dict[str, ast.expr]:
@@ -312,7 +314,7 @@ class EmitContext(Struct, frozen=True, kw_only=True):
     needs: Needs
 
 
-class EmitScope(Struct, frozen=True, kw_only=True):
+class EmitScope(Struct, frozen=True, kw_only=True, dict=True):
     """The surroundings of an instruction: the program, the names, and the facts about its function."""
 
     program: Program
@@ -332,6 +334,16 @@ class EmitScope(Struct, frozen=True, kw_only=True):
     """Gradient sets with a verdict, and the values derived from them."""
     floating: frozenset[str] = frozenset()
     """The values that are known to be floating, of the type of the step."""
+
+    @cached_property
+    def paths(self) -> Mapping[int, frozenset[int]]:
+        """Return, by the id of every gradient, the ids of the instructions on its path."""
+        return find_gradient_paths(self.function.instructions, self.program)
+
+    @cached_property
+    def row_sets(self) -> frozenset[str]:
+        """Return the gradient sets in which tables have rows."""
+        return find_row_sets(self.function)
 
 
 class Lowered(Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, Transform
+from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, TakeAccumulated, Transform
 from compiler.ir.program import Function, LayerDecl, ModelDecl, Program
 from compiler.ir.value import Ref
 from graphspec.declare.layers import BUFFERED, draws
@@ -85,6 +85,12 @@ def carries(instruction: Instruction, carrying: Collection[str]) -> bool:
     return any(not each.detach and each.name in carrying for each in instruction.refs)
 
 
+def find_row_sets(function: Function) -> frozenset[str]:
+    """Return the gradient sets of a function in which tables have rows."""
+    made = (each for each in function.instructions if isinstance(each, Gradient | Transform | TakeAccumulated))
+    return frozenset(each.output for each in made if each.rows and each.output is not None)
+
+
 def find_differentiated(program: Program) -> frozenset[str]:
     """Return the models that some gradient is taken for; no other model's weights ever need one."""
     instructions = find_instructions(program)
@@ -151,14 +157,13 @@ def find_mixed(program: Program) -> frozenset[str]:
     return frozenset(found)
 
 
-def find_through(function: Function, gradient: Gradient, program: Program) -> Mapping[str, tuple[str, ...]]:
+def find_through(instructions: Sequence[Instruction], path: Collection[int]) -> Mapping[str, tuple[str, ...]]:
     """Return, by forward on the path of a gradient, the cell versions that must still be unchanged: ``net.params@0``.
 
     These are saved by autograd without a copy: weights, and buffers where the forward is in evaluation mode.
     Statistics that a forward in training reads are not needed for its gradient.
     """
-    path = find_gradient_paths(function.instructions, program)[id(gradient)]
-    forwards = [each for each in function.instructions if isinstance(each, Forward) and id(each) in path]
+    forwards = [each for each in instructions if isinstance(each, Forward) and id(each) in path]
     kept: dict[str, tuple[str, ...]] = {}
     for each in forwards:  # a gradient reads cells themselves, not their clones
         reads_buffers, reads_weights = not each.train and each.snapshot == "none", each.snapshot != "all"

@@ -24,7 +24,6 @@ from compiler.ir.value import Read
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
 from runtime.codegen.flow import find_through
-from runtime.codegen.lower.row_sets import find_row_sets
 from runtime.codegen.resources import find_uses
 from runtime.codegen.scope import line_of, read
 from runtime.codegen.text import Block, Line
@@ -56,7 +55,7 @@ def _before(instruction: Instruction, function: Function, scope: EmitScope) -> I
     """Yield the check before a gradient, and the check of the outputs."""
     match instruction:
         case Gradient():
-            through = find_through(function, instruction, scope.program)
+            through = find_through(function.instructions, scope.paths[id(instruction)])
             path = syntax.dictionary({op: _texts(reads) for op, reads in through.items()})
             named = syntax.constant(instruction.op), syntax.constant(instruction.loss)
             yield _perform(scope, "before_gradient", *named, read(instruction.loss, scope), path)
@@ -108,7 +107,7 @@ def _perform(scope: EmitScope, check: str, *arguments: ast.expr, **keywords: ast
 
 def _values(names: Iterable[str], scope: EmitScope) -> ast.expr:
     """Return the variables of values by name: ``{"fake": fake}``."""
-    plain = {name: syntax.call("values_of", read(name, scope)) for name in find_row_sets(scope.function)}
+    plain = {name: syntax.call("values_of", read(name, scope)) for name in scope.row_sets}
     return syntax.dictionary({name: plain.get(name, read(name, scope)) for name in names})
 
 

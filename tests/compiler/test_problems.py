@@ -7,7 +7,7 @@ import pytest
 from compiler import compile_step
 from graphspec.diagnostics import SpecError
 from graphspec.loading import load
-from tests.compiler.conftest import PROGRAMS, codes, compiled, document, problems, program, told
+from tests.compiler.conftest import PRELUDE, PROGRAMS, codes, compiled, document, problems, program, told
 
 STEP_A = """
   fa: {forward: a, inputs: x}
@@ -379,6 +379,27 @@ def test_an_after_that_changes_no_version_is_told():
     assert "`after: step_a` on 'late'" in found[0].message
     assert codes(idle.replace("forward: b", "forward: a")) == []
     assert codes(idle.replace("outputs: [late]", "  use: {forward: a, inputs: late}\noutputs: [use]")) == []
+
+
+@pytest.mark.parametrize(
+    ("scaled", "first", "second", "warned"),
+    [
+        (True, "", "", False),
+        (True, ", on_overflow: group", ", on_overflow: group", False),
+        (False, ", on_overflow: group", ", on_overflow: group", False),
+        (True, ", on_overflow: own", ", on_overflow: own", True),
+        (True, ", on_overflow: own", "", True),
+        (True, ", on_overflow: apply", "", True),
+        (False, ", on_overflow: error", ", on_overflow: error", True),
+        (False, "", "", True),
+    ],
+)
+def test_an_after_that_decides_which_updates_are_skipped_together_has_an_effect(scaled, first, second, warned):
+    ops = STEP_A.replace("loss: la}", f"loss: la{first}}}")
+    ops += "  fb: {forward: b, inputs: x, after: step_a}\n  lb: {loss: mse, inputs: [fb, y]}\n"
+    ops += f"  step_b: {{update: b, loss: lb{second}}}\n"
+    prelude = PRELUDE + "precision: {loss_scale: 8}\n" * scaled
+    assert told(problems(ops, prelude=prelude)) == ([("W-NO-EFFECT", "fb")] if warned else [])
 
 
 def test_an_after_works_through_the_update_it_names():

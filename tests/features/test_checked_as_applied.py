@@ -11,6 +11,7 @@ import pytest
 from compiler import compile_step
 from compiler.ir.instructions import CheckFinite, Transform
 from graphspec import load
+from graphspec.diagnostics import SpecError
 from runtime import Step
 from tests.features.steps import build_step, weights
 
@@ -126,6 +127,24 @@ def test_what_many_updates_say_of_penalties_is_joined() -> None:
         "v.penalized#u5 = u0.finite or u1.finite or u2.finite or u3.finite or u4.finite",
         "v.penalized#u9 = v.penalized#u5 or u5.finite or u6.finite or u7.finite or u8.finite",
     ]
+
+
+def test_a_cycle_through_what_is_joined_names_the_verdicts_themselves() -> None:
+    """The last update begins before the first is applied, and needs to know whether the second is."""
+    made = json.loads(update_often())
+    for at in range(1, COUNT - 1):
+        made["ops"] |= {
+            f"f{at}": {"forward": "v", "after": [f"u{at - 1}"]},
+            f"t{at}": {"call": "sum", "inputs": f"f{at}"},
+            f"p{at}": {"call": "mul", "inputs": [f"t{at}", f"s{at}"]},
+        }
+    made["models"]["v"]["parameter"] = {"shape": [2], "init": 1.0}
+    made["ops"]["total"] = {"call": "norm", "inputs": "value"}  # its gradient reads the weights
+    with pytest.raises(SpecError, match="E-TWO-VERSIONS") as refused:
+        compile_step(load(json.dumps(made)))
+    messages = [each.message for each in refused.value.diagnostics if each.code == "E-TWO-VERSIONS"]
+    assert messages
+    assert not any("penalized" in each for each in messages)
 
 
 def test_an_update_applies_no_gradient_of_those_that_may_add_its_penalties() -> None:

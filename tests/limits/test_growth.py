@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -16,6 +17,9 @@ from benchmarks.shapes import SHAPES, Document
 from compiler import compile_step
 from graphspec import load
 from runtime.api import emit
+from runtime.backends.torch.codegen.dialect import TORCH
+from runtime.codegen.module import emit_module
+from runtime.codegen.resources import Extras
 from tests.limits.shapes import MORE
 
 OPS = 105
@@ -23,23 +27,28 @@ MOST = 2.2
 """Quadratic parts of a tenth of the work give 2.2 times as much."""
 
 
-def count_lines(text: str) -> int:
-    """Return how many lines of Python run to load and compile a document; each turn of a comprehension is one."""
+def count(work: Callable[[], object]) -> int:
+    """Return how many lines of Python some work runs; each turn of a comprehension is one."""
     counted = 0
 
-    def count(frame, event, argument):
+    def trace(frame, event, argument):
         nonlocal counted
         counted += event != "return"
-        return count
+        return trace
 
     gc.collect()  # what an earlier spec left is not counted here
     tracing = sys.gettrace()
-    sys.settrace(count)
+    sys.settrace(trace)
     try:
-        compile_step(load(text))
+        work()
     finally:
         sys.settrace(tracing)
     return counted
+
+
+def count_lines(text: str) -> int:
+    """Return how many lines of Python run to load and compile a document."""
+    return count(lambda: compile_step(load(text)))
 
 
 def compare(make, begin: str = "") -> float:
@@ -94,6 +103,18 @@ def test_each_after_that_has_no_effect_is_found():
 def count_emitted(make, ops: int) -> int:
     """Return how many characters the emitted file of a document has."""
     return len(emit(compile_step(load(json.dumps(make(ops))))))
+
+
+def count_debugged(make, ops: int) -> int:
+    """Return how many lines of Python run to emit a document's file with the checks of a debug build."""
+    program = compile_step(load(json.dumps(make(ops)))).program
+    emit_module(program, TORCH, extras=Extras(debug=True))  # what is imported or kept once
+    return count(lambda: emit_module(program, TORCH, extras=Extras(debug=True)))
+
+
+def test_the_work_of_emitting_checks_grows_with_the_gradients():
+    few, many = (count_debugged(SHAPES["independent models"], ops) for ops in (OPS, 2 * OPS))
+    assert many / few < MOST
 
 
 @pytest.mark.parametrize("shape", ["heads on a trunk", "one update of many models"])

@@ -17,7 +17,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="inner-path-forgotten",
         says="A second derivative needs nothing from the path of the first.",
-        place="passes.paths:Reach.of",
+        place="passes.paths:LossPaths.of",
         change=to.change_arguments(to.without_inner),
         killer="numbers",
         case="other-input",
@@ -25,7 +25,7 @@ MUTANTS_OF_GRAPHS = (
     Mutant(
         name="targets-ignored",
         says="Paths hold everything that leads to the loss.",
-        place="passes.paths:Reach.find_dependent",
+        place="passes.paths:LossPaths.find_dependent",
         change=to.change(to.all_reaching),
         killer="retain",
     ),

@@ -12,7 +12,7 @@ from compiler.ir.instructions import Apply
 from compiler.ir.step_graph import Edge, GradientPath, Hazard, StepGraph
 from compiler.passes.activate import Outputs
 from compiler.passes.order import close_ordering
-from compiler.passes.paths import Reach
+from compiler.passes.paths import LossPaths
 from compiler.passes.policies import Policy, choose_listed
 
 Change = Callable[[Any], Any]
@@ -133,9 +133,9 @@ def without_inner(loss: str, nodes: object, producers: object, inner: dict) -> t
     return loss, nodes, producers, dict.fromkeys(inner, NO_PATH)
 
 
-def all_reaching(found: object, reach: Reach, *arguments: object) -> frozenset:
+def all_reaching(found: object, paths: LossPaths, *arguments: object) -> frozenset:
     """Put everything on the path that leads to the loss, whether the targets lead to it or not."""
-    return frozenset(reach.reaching)
+    return frozenset(paths.reaching)
 
 
 def first_path(graph: StepGraph, *arguments: object) -> tuple:

@@ -291,6 +291,11 @@ class AllFinite(InstructionBase, frozen=True, kw_only=True):
         return True
 
     @property
+    def is_of_verdicts(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
     def defines(self) -> tuple[str, ...]:
         """Return the verdict on all of them."""
         return (self.output,)
@@ -337,6 +342,11 @@ class AnyFinite(InstructionBase, frozen=True, kw_only=True):
 
     @property
     def is_verdict(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
+    def is_of_verdicts(self) -> bool:
         """Return True."""
         return True
 

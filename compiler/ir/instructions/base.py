@@ -179,6 +179,11 @@ class InstructionBase(Struct, frozen=True, kw_only=True):
         return False
 
     @property
+    def is_of_verdicts(self) -> bool:
+        """Return whether its verdict is made of others: it says whether all, or any, of these are given."""
+        return False
+
+    @property
     def skipped_by(self) -> tuple[str, ...]:
         """Return the verdicts that only say whether it does anything."""
         return ()

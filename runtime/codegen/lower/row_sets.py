@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from compiler.facts.parameters import find_tables
-from compiler.ir.instructions import ApplyPart, Gradient, TakeAccumulated, Transform
-from compiler.ir.program import Function, Program
+from compiler.ir.instructions import ApplyPart
+from compiler.ir.program import Program
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope
 
@@ -20,12 +20,6 @@ def over_rows(path: str, sets: Iterable[ast.expr], *rest: ast.expr, **said: ast.
 def read_values(gradients: ast.expr) -> ast.expr:
     """Return ``values_of(step_)``: a set as plain tensors, for what reads its numbers alone."""
     return syntax.call("values_of", gradients)
-
-
-def find_row_sets(function: Function) -> frozenset[str]:
-    """Return the gradient sets of a function in which tables have rows."""
-    made = (each for each in function.instructions if isinstance(each, Gradient | Transform | TakeAccumulated))
-    return frozenset(each.output for each in made if each.rows and each.output is not None)
 
 
 def step_rows(part: ApplyPart, share: ast.expr, scope: EmitScope) -> ast.expr:

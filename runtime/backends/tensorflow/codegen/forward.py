@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from compiler.ir.instructions import Forward, Gradient
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
-from runtime.codegen.flow import find_gradient_paths, is_modal, is_recomputed
+from runtime.codegen.flow import is_modal, is_recomputed
 from runtime.codegen.lower.adapt import find_weights
 from runtime.codegen.lower.forward import draw_key, find_arguments, receive_results, tap_lines
 from runtime.codegen.scope import keywords, line_of, with_notes
@@ -31,9 +31,8 @@ def _lines_before(instruction: Forward, scope: EmitScope) -> Iterator[Line]:
         yield line_of(instruction, syntax.perform(key))
     instructions = scope.function.instructions
     for value, layer in instruction.taps:
-        takers = [each for each in instructions if isinstance(each, Gradient) and value in each.target_values]
-        paths = find_gradient_paths(instructions, scope.program) if takers else {}
-        inside = (each for each in takers if id(instruction) in paths[id(each)])
+        takers = (each for each in instructions if isinstance(each, Gradient) and value in each.target_values)
+        inside = (each for each in takers if id(instruction) in scope.paths[id(each)])
         tapes = dict.fromkeys(scope.tapes[id(each)] for each in inside)
         if tapes and value in instruction.begun:
             seen = syntax.name(scope.names.taps(instruction.model))

@@ -83,10 +83,10 @@ def _check_depth(tapes: Sequence[Tape], function: Function) -> None:
             [
                 Diagnostic(
                     code="E-BACKEND",
-                    message=f"{len(around)} gradients of a step are recorded at the same time, those of '{ops[0]}' to "
-                    f"'{ops[-1]}': TensorFlow code nests a tape for each, and Python nests at most {MOST}",
-                    help="choose the backend torch, which needs no tapes, or take fewer gradients through each other, "
-                    "as with `order: 1` on `adapt`",
+                    message=f"{len(around)} tapes would be open at the same time, for the gradients of '{ops[0]}' to "
+                    f"'{ops[-1]}', and Python nests at most {MOST}",
+                    help="choose the backend torch, which needs no tapes; or give updates forwards of their own, after "
+                    "the update before, and inner steps of `adapt` `order: 1`",
                 )
             ],
             {},
