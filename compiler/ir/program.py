@@ -387,8 +387,9 @@ class Program(Struct, frozen=True, kw_only=True, dict=True):
 
     def model(self, name: str) -> ModelDecl:
         """Return a model's declaration by name; raise KeyError where there is none."""
-        return self._by_name[name]
+        return self.by_name[name]
 
     @cached_property
-    def _by_name(self) -> Mapping[str, ModelDecl]:
+    def by_name(self) -> Mapping[str, ModelDecl]:
+        """Return the declarations of all models by name."""
         return {model.name: model for model in self.models}

@@ -75,7 +75,9 @@ class Windows:
         pending = [value]
         while pending:
             each = pending.pop()
-            if each not in transforms and each not in self.found and self._is_set(each):
+            # A number that sets are multiplied with is that of the step in which the window is full.
+            is_set = each == self.name or bool(self.context.value(each).models)
+            if is_set and each not in transforms and each not in self.found:
                 transforms[each] = made = self._find_transform(each)
                 pending.extend(() if made is None else made.inputs)
         inputs = {name: () if made is None else made.inputs for name, made in transforms.items()}
@@ -83,13 +85,6 @@ class Windows:
             made = transforms[name]
             self.found[name] = self._add_window(name) if made is None else self._repeat(name, made)
         return self.found.get(value, value)
-
-    def _is_set(self, value: str) -> bool:
-        """Return whether a value is a gradient set, and no number that such are multiplied with.
-
-        A number is that of the step in which the window is full.
-        """
-        return value == self.name or bool(self.context.value(value).models)
 
     def _find_transform(self, value: str) -> Transform | None:
         """Return what makes a set of others; nothing for a gradient."""

@@ -173,7 +173,7 @@ class _Finder(Struct, frozen=True, kw_only=True):
         ``reached`` are the nodes that depend on these weights.
         """
         one, other = self.plain[carrier], self.plain[name]
-        # Both are of one place, and run back through one call, which takes longest to find out.
+        # Both are of one place, and run back through one call, which takes longer to find out.
         places = [(each.micro_batch, each.within, each.scaled) for each in (one, other)]
         if places[0] != places[1]:
             return None
@@ -185,18 +185,16 @@ class _Finder(Struct, frozen=True, kw_only=True):
             if not given or not wanted or (factor is not None and not isclose(wanted / given, factor, rel_tol=1e-15)):
                 return None
             factor = wanted / given if factor is None else factor
-        if factor is None or not 1 / MOST <= abs(factor) <= MOST or not self._meet(carrier, name):
+        if factor is None or not 1 / MOST <= abs(factor) <= MOST:
+            return None
+        fewer, more = sorted((self.graph.paths[carrier].nodes, self.graph.paths[name].nodes), key=len)
+        if not any(each in more and isinstance(self.graph.nodes[each], Forward) for each in fewer):
             return None
         if abs(factor) != 1:  # its numbers may leave the range of a narrow type, for which it is scaled
             calls = (self.graph.nodes[each] for each in self.graph.paths[name].nodes)
             if other.scaled or any(isinstance(each, Forward) and each.compute != "float32" for each in calls):
                 return None
         return factor if factor == 1 or self._is_worth(name) else None
-
-    def _meet(self, one: str, other: str) -> bool:
-        """Return whether two gradients run back through one call."""
-        fewer, more = sorted((self.graph.paths[one].nodes, self.graph.paths[other].nodes), key=len)
-        return any(name in more and isinstance(self.graph.nodes[name], Forward) for name in fewer)
 
     def _is_worth(self, name: str) -> bool:
         """Return whether to multiply a gradient set takes less time than to run back once more through its models.

@@ -141,11 +141,6 @@ def _is_always_deferred(
     return bool(lasts[1]) and not leave_out(lasts, between)[1]
 
 
-def _has_sets(node: Instruction) -> bool:
-    """Return whether a node starts a message with gradients."""
-    return isinstance(node, Start) and node.has_sets
-
-
 class _Scheduler:
     """Appends nodes on demand: a node's predecessors first, and every write as soon as nothing holds it back."""
 
@@ -270,7 +265,7 @@ class _Scheduler:
 
     def _needs_wait(self, name: str) -> bool:
         """Return whether a node needs a message that is still on its way."""
-        return name in self._waits or bool(self._closure.meet(name, self._awaited)[1])
+        return bool(self._find_awaited(name)[1])
 
     def _find_awaited(self, name: str) -> Bits:
         """Return the nodes that wait for messages still on their way, among a node and what it needs."""
@@ -320,7 +315,8 @@ class _Scheduler:
 
     def _accompany(self, name: str) -> None:
         """Before the start of a message with gradients, append that of every other that needs no further model."""
-        if not _has_sets(self._graph.nodes[name]):
+        node = self._graph.nodes[name]
+        if not (isinstance(node, Start) and node.has_sets):
             return
         passed, later = -1, list[tuple[int, str]]()
         while self._company:
@@ -338,7 +334,10 @@ class _Scheduler:
             heappush(self._company, start)
 
     def _find_lacking(self, name: str) -> str:
-        """Return a node that a node lacks and that no message is sent ahead of: a call, gradient, wait or write."""
+        """Return a call, gradient, wait or write that a node needs and that is not done; nothing if it needs none.
+
+        Such take time: the message of the node would not leave with the one that is sent now.
+        """
         pending, seen = [name], {name}
         for each in pending:  # it grows: the nearest first
             fresh = [other for other in self._before[each] if other not in self._done and other not in seen]

@@ -184,11 +184,11 @@ def find_gradient_paths(instructions: Sequence[Instruction], program: Program) -
         reaching = {*find_reaching(gradient.loss, producers)}
         reaching = reaching.union(*(paths[each] for each in reaching if each in paths))
         listed = [instructions[place] for place in sorted(places[each] for each in reaching)]
-        paths[id(gradient)] = _find_path(gradient, listed, producers, paths, program)
+        paths[id(gradient)] = find_path(gradient, listed, producers, paths, program)
     return paths
 
 
-def _find_path(
+def find_path(
     gradient: Gradient,
     reaching: Sequence[Instruction],
     producers: Mapping[str, Instruction],
