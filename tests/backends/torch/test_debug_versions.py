@@ -14,7 +14,7 @@ from compiler import Plan, compile_step
 from compiler.ir.instructions import Apply, Forward, Gradient
 from graphspec import SpecError, load
 from runtime import StepError, build
-from runtime.codegen.flow import find_through
+from runtime.codegen.flow import find_gradient_paths, find_through
 from tests.backends.torch.specs import USERS, batch_of
 from tests.compiler.random_steps import random_step
 
@@ -159,12 +159,12 @@ def test_the_path_of_a_gradient_is_the_compilers():
     count = 0
     for plan in plans():
         for function in (function for mode in plan.program.modes for function in mode.functions):
-            graph = plan.graphs[function.name]
+            graph, paths = plan.graphs[function.name], find_gradient_paths(function.instructions, plan.program)
             for gradient in (each for each in function.instructions if isinstance(each, Gradient)):
                 (node,) = (name for name, each in graph.nodes.items() if each.derivative and each.op == gradient.op)
                 members = {graph.nodes[name].op for name in graph.paths[node].nodes}
                 forwards = (each for each in function.instructions if isinstance(each, Forward) and each.op in members)
-                through = find_through(function, gradient, plan.program)
+                through = find_through(function.instructions, paths[id(gradient)])
                 assert set(through) == {f.op for f in forwards if f.snapshot != "all"}
                 count += 1
     assert count > 80
