@@ -197,7 +197,37 @@ class RestoreAccumulator(Effect, frozen=True, kw_only=True):
         return {"window": self.window}
 
 
-class CheckFinite(InstructionBase, frozen=True, kw_only=True):
+class Verdict(InstructionBase, frozen=True, kw_only=True):
+    """An instruction that gives a verdict: whether gradients are finite."""
+
+    @property
+    def is_verdict(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
+    def recorded(self) -> bool:
+        """Return False: a verdict is a constant."""
+        return False
+
+
+class VerdictOfVerdicts(Verdict, frozen=True, kw_only=True):
+    """An instruction whose verdict, ``output``, is made of others."""
+
+    output: str
+
+    @property
+    def is_of_verdicts(self) -> bool:
+        """Return True."""
+        return True
+
+    @property
+    def defines(self) -> tuple[str, ...]:
+        """Return the verdict."""
+        return (self.output,)
+
+
+class CheckFinite(Verdict, frozen=True, kw_only=True):
     """Check whether the gradient sets of an update are finite: ``output`` is true where all their elements are.
 
     ``spans``: the models of each of the sets. An update may have several verdicts: over what its window takes in, over
@@ -226,11 +256,6 @@ class CheckFinite(InstructionBase, frozen=True, kw_only=True):
         return f"{self.subject}.finite#own" if self.scope == "own" else f"{self.subject}.finite"
 
     @property
-    def is_verdict(self) -> bool:
-        """Return True."""
-        return True
-
-    @property
     def defines(self) -> tuple[str, ...]:
         """Return the verdict."""
         return (self.output,)
@@ -239,11 +264,6 @@ class CheckFinite(InstructionBase, frozen=True, kw_only=True):
     def operands(self) -> tuple[str, ...]:
         """Return the sets that it checks, and whether the window holds anything."""
         return (*self.gradients, self.filled) if self.filled else self.gradients
-
-    @property
-    def recorded(self) -> bool:
-        """Return that a verdict is a constant."""
-        return False
 
     @property
     def phrase(self) -> str:
@@ -266,10 +286,9 @@ MOST = 4
 """The most updates that the condition of a group names."""
 
 
-class AllFinite(InstructionBase, frozen=True, kw_only=True):
+class AllFinite(VerdictOfVerdicts, frozen=True, kw_only=True):
     """Combine the verdicts of a group of updates: ``output`` is true where all of them are."""
 
-    output: str
     verdicts: tuple[str, ...]
     updates: tuple[str, ...]
 
@@ -286,29 +305,9 @@ class AllFinite(InstructionBase, frozen=True, kw_only=True):
         return self.verdicts
 
     @property
-    def is_verdict(self) -> bool:
-        """Return True."""
-        return True
-
-    @property
-    def is_of_verdicts(self) -> bool:
-        """Return True."""
-        return True
-
-    @property
-    def defines(self) -> tuple[str, ...]:
-        """Return the verdict on all of them."""
-        return (self.output,)
-
-    @property
     def operands(self) -> tuple[str, ...]:
         """Return the verdicts."""
         return self.verdicts
-
-    @property
-    def recorded(self) -> bool:
-        """Return that a verdict is a constant."""
-        return False
 
     @property
     def phrase(self) -> str:
@@ -329,41 +328,20 @@ class AllFinite(InstructionBase, frozen=True, kw_only=True):
         return {"inputs": list(self.verdicts), "outputs": [self.output]}
 
 
-class AnyFinite(InstructionBase, frozen=True, kw_only=True):
+class AnyFinite(VerdictOfVerdicts, frozen=True, kw_only=True):
     """Find whether some earlier update of a model is applied: ``output`` is true where all verdicts of a way are.
 
     There are many such updates, and every later one would list them all.
     """
 
-    output: str
     ways: Commit
 
     FIELDS: ClassVar[Fields] = {"ways": Commits, "outputs": Names}
 
     @property
-    def is_verdict(self) -> bool:
-        """Return True."""
-        return True
-
-    @property
-    def is_of_verdicts(self) -> bool:
-        """Return True."""
-        return True
-
-    @property
-    def defines(self) -> tuple[str, ...]:
-        """Return the verdict."""
-        return (self.output,)
-
-    @property
     def operands(self) -> tuple[str, ...]:
         """Return the verdicts on which it depends."""
         return find_verdicts(self.ways)
-
-    @property
-    def recorded(self) -> bool:
-        """Return that a verdict is a constant."""
-        return False
 
     @property
     def phrase(self) -> str:
