@@ -11,20 +11,21 @@ from typing import Any, TypeAlias
 Document: TypeAlias = dict[str, Any]
 
 
-def _begin(*models: str) -> Document:
-    """Return a document with some models and no ops."""
+def begin(*models: str, **fields: object) -> Document:
+    """Return a document with some models of one layer, no ops, and other fields."""
     return {
         "graphspec": 1,
         "name": "shape",
         "inputs": {"x": {"shape": ["batch", 4]}},
         "models": {name: {"layers": [{"linear": 4}], "optimizer": "adam"} for name in models},
         "ops": {},
+        **fields,
     }
 
 
 def make_chain(ops: int) -> Document:
     """Return a chain of calls before one model."""
-    made = _begin("net")
+    made = begin("net")
     value = "x"
     for at in range(ops - 3):
         made["ops"][f"c{at}"] = {"call": "mul", "inputs": [value, 1.01]}
@@ -35,7 +36,7 @@ def make_chain(ops: int) -> Document:
 
 def make_independent(ops: int) -> Document:
     """Return models that have nothing to do with each other."""
-    made = _begin(*(f"m{at}" for at in range(ops // 3)))
+    made = begin(*(f"m{at}" for at in range(ops // 3)))
     for name in made["models"]:
         made["ops"] |= _train(name, "x")
     return made
@@ -44,7 +45,7 @@ def make_independent(ops: int) -> Document:
 def make_coupled(ops: int) -> Document:
     """Return pairs of models that judge each other, with an average of one of each."""
     pairs = range(ops // 7)
-    made = _begin(*(f"{name}{at}" for at in pairs for name in "gd"))
+    made = begin(*(f"{name}{at}" for at in pairs for name in "gd"))
     for at in pairs:
         made["ops"] |= {
             f"fake{at}": {"forward": f"g{at}", "inputs": "x"},
@@ -60,7 +61,7 @@ def make_coupled(ops: int) -> Document:
 
 def make_losses(ops: int) -> Document:
     """Return many losses of one model, added one by one."""
-    made = _begin("net")
+    made = begin("net")
     made["ops"]["out"] = {"forward": "net", "inputs": "x"}
     total = ""
     for at in range(ops // 2):
@@ -74,7 +75,7 @@ def make_losses(ops: int) -> Document:
 
 def make_updates(ops: int) -> Document:
     """Return many updates of one model, each after the one before."""
-    made = _begin("net")
+    made = begin("net")
     after: list[str] = []
     for at in range(ops // 3):
         made["ops"] |= {
@@ -88,7 +89,7 @@ def make_updates(ops: int) -> Document:
 
 def make_blocks(ops: int) -> Document:
     """Return uses of a block, each with a model of its own."""
-    made = _begin(*(f"m{at}" for at in range(ops // 3)))
+    made = begin(*(f"m{at}" for at in range(ops // 3)))
     made["blocks"] = {"part": {"inputs": ["source"], "outputs": ["loss"], "ops": {
         "out": {"forward": "m0", "inputs": "source"},
         "loss": {"loss": "mse", "inputs": ["out", 0.0]},
@@ -101,14 +102,14 @@ def make_blocks(ops: int) -> Document:
 
 def make_averages(ops: int) -> Document:
     """Return many averages of one model."""
-    made = _begin("net")
+    made = begin("net")
     made["ops"] = _train("net", "x") | {f"a{at}": {"ema": "net", "decay": 0.9} for at in range(ops - 3)}
     return made
 
 
 def make_places(ops: int) -> Document:
     """Return ops that say much, in long texts: each has many places."""
-    made = _begin("net")
+    made = begin("net")
     made["ops"] = _train("net", "x")
     for at in range(ops - 3):
         options = {"min": -1.0, "max": 1.0 + at}

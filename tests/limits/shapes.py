@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from benchmarks.shapes import SHAPES, Document
-
-
-def begin(*models: str, **fields: object) -> Document:
-    """Return a document with some models of one layer, and no ops."""
-    return {
-        "graphspec": 1,
-        "name": "shape",
-        "inputs": {"x": {"shape": ["batch", 4]}},
-        "models": {name: {"layers": [{"linear": 4}], "optimizer": "adam"} for name in models},
-        "ops": {},
-        **fields,
-    }
+from benchmarks.shapes import SHAPES, Document, begin
 
 
 def make_needless(ops: int) -> Document:
