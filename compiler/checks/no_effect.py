@@ -106,7 +106,11 @@ class _Order(Struct, frozen=True, kw_only=True):
         known = find_writers(graph.nodes.values())
         writers = {cell: graph.causality.collect(names) for cell, names in known.items()}
         updates = graph.causality.collect({node.op for node in graph.nodes.values() if takes_part(node)})
-        grouped = _find_grouped(graph)
+        sharing = find_sharing(graph.nodes.values())
+        is_checked = graph.spec.loss_scale is not None or any(node.overflow in TOGETHER for node in sharing)
+        grouped = frozenset[str]()  # the gradients whose updates may be skipped together
+        if is_checked and len({node.op for node in sharing}) > 1:
+            grouped = frozenset(each for node in sharing for each in find_gradients(graph.nodes, node, graph.producers))
         relevant: dict[str, Bits] = {}
         for name, node in graph.nodes.items():
             found = unite_all(writers.get(each.cell, NOTHING) for each in (*node.reads, *node.writes))
@@ -148,12 +152,3 @@ class _Order(Struct, frozen=True, kw_only=True):
         causality = self.graph.causality
         own = (causality.places[name], 1) if name in causality.places else NOTHING
         return unite(causality.pasts[name], own)
-
-
-def _find_grouped(graph: ModeGraph) -> frozenset[str]:
-    """Return the gradients whose updates may be skipped together: there are two of these at least."""
-    sharing = find_sharing(graph.nodes.values())
-    is_checked = graph.spec.loss_scale is not None or any(node.overflow in TOGETHER for node in sharing)
-    if not is_checked or len({node.op for node in sharing}) < 2:
-        return frozenset()
-    return frozenset(each for node in sharing for each in find_gradients(graph.nodes, node, graph.producers))

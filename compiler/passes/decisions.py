@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
 from msgspec import Struct
@@ -88,9 +88,13 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
         return
     position, own = view.position, {*chain.gradients, *chain.transforms}
     last = max(position[gradient] for gradient in chain.gradients)
-    edges = (edge for held in (name, *chain.transforms) for edge in view.incoming.get(held, ()))
-    apart = (_find_awaited(view, edge, own) for edge in edges)
-    late = [edge for edge in apart if edge.before not in own and position[edge.before] > last]
+    late: list[Edge] = []
+    for edge in (edge for held in (name, *chain.transforms) for edge in view.incoming.get(held, ())):
+        # Of combined verdicts, what is awaited is the last that is none of the update's own.
+        latest = view.latest.get(edge.before, (edge.before,))
+        awaited = next((each for each in latest if each not in own), latest[0])
+        if awaited not in own and position[awaited] > last:
+            late.append(replace(edge, before=awaited))
     late.sort(key=lambda edge: (-position[edge.before], edge.hazard.value))  # what it waits for longest comes first
     because = tuple(
         Because(
@@ -111,12 +115,6 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
         after_what = f" after {graph.nodes[late[0].before].label}" if late else ""
         text = f"{node.label} is deferred{after_what}: {'; '.join(dict.fromkeys(why.text for why in because))}"
         yield Decision(code="DEFER", subject=node.op, text=text, because=because, node=name)
-
-
-def _find_awaited(view: View, edge: Edge, own: Collection[str]) -> Edge:
-    """Return an edge, where it is from combined verdicts from the last of these that is none of an update's own."""
-    latest = view.latest.get(edge.before, ())
-    return replace(edge, before=next((name for name in latest if name not in own), latest[0])) if latest else edge
 
 
 def explain_delay(node: Instruction, policy: Policy) -> Because | None:

@@ -136,11 +136,9 @@ def find_reaching(
     pending = [loss]
     while pending:
         name = pending.pop()
-        if name in reaching or not nodes[name].differentiable:
-            continue
-        reaching[name] = None
-        pending.extend(inner[name].nodes if name in inner else ())
-        pending.extend(
-            producers[use.value] for use in nodes[name].uses if use.differentiable and use.value in producers
-        )
+        if name not in reaching and nodes[name].differentiable:
+            reaching[name] = None
+            pending.extend(inner[name].nodes if name in inner else ())
+            uses = [use for use in nodes[name].uses if use.differentiable]
+            pending.extend(producers[use.value] for use in uses if use.value in producers)
     return reaching

@@ -38,16 +38,15 @@ def find_chains(graph: StepGraph) -> Mapping[str, Chain]:
     for update in (node for node in graph.nodes.values() if is_update(node)):
         gradients: dict[str, None] = {}
         transforms: dict[str, None] = {}
-        pending = [producers[use.value] for use in update.uses]
-        while pending:
-            name = pending.pop(0)
-            node = graph.nodes[name]
-            if node.derivative is not None:
-                gradients[name] = None
-            elif name not in transforms:
-                transforms[name] = None
-                used = [use.value for use in node.uses if use.value not in node.skipped_by]
-                pending.extend(producers[value] for value in used if value in producers)
+        pending = [update]
+        for node in pending:  # it grows
+            used = [use.value for use in node.uses if use.value not in node.skipped_by]
+            for name in (producers[value] for value in used if value in producers):
+                if graph.nodes[name].derivative is not None:
+                    gradients[name] = None
+                elif name not in transforms:
+                    transforms[name] = None
+                    pending.append(graph.nodes[name])
         chains[update.id] = Chain(gradients=tuple(gradients), transforms=tuple(transforms))
     return chains
 
@@ -81,8 +80,14 @@ def describe_updates(
     gradients = {name: chain.gradients for name, chain in chains.items()}
     every = closure.collect(gradient for found in gradients.values() for gradient in found)
 
-    combining = (name for name, node in graph.nodes.items() if node.combined)
-    twice = {each: found for name in combining for each, found in _find_before_two(name, before, closure, every)}
+    # By combined verdict: what combines it, and the gradients that two or more of those verdicts follow.
+    twice: dict[str, tuple[str, Bits]] = {}
+    for name in (name for name, node in graph.nodes.items() if node.combined):
+        once, again = NOTHING, NOTHING
+        for each in before[name]:
+            past = closure.meet(each, every)
+            once, again = unite(once, past), unite(again, intersect(once, past))
+        twice |= dict.fromkeys(before[name], (name, again))
 
     def find_needed(update: str, nodes: tuple[str, ...]) -> Bits:
         """Return the gradients that must come before one of some nodes, but for those of an update."""
@@ -101,17 +106,6 @@ def describe_updates(
         ),
         never=frozenset(name for name in chains if graph.nodes[name].defer == "never"),
     )
-
-
-def _find_before_two(
-    name: str, before: Mapping[str, list[str]], closure: Causality, every: Bits
-) -> Iterator[tuple[str, tuple[str, Bits]]]:
-    """Yield by combined verdict what combines it, and those of some gradients that two or more of them follow."""
-    once, twice = NOTHING, NOTHING
-    for each in before[name]:
-        past = closure.meet(each, every)
-        once, twice = unite(once, past), unite(twice, intersect(once, past))
-    yield from ((each, (name, twice)) for each in before[name])
 
 
 def _is_always_deferred(

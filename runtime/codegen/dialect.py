@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from runtime.codegen import syntax
-from runtime.codegen.flow import find_gradient_paths, find_row_sets
+from runtime.codegen.flow import find_gradient_paths, find_recomputed, find_row_sets
 
 if TYPE_CHECKING:
-    from compiler.ir.instructions import Evaluate, Forward, Gradient, ResolveOverflow
+    from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, ResolveOverflow
     from compiler.ir.program import Function, LayerDecl, ModelDecl, OptimizerDecl, Program
     from runtime.codegen.callee import Resolved
     from runtime.codegen.flow import Flow
@@ -334,6 +334,16 @@ class EmitScope(Struct, frozen=True, kw_only=True, dict=True):
     """Gradient sets with a verdict, and the values derived from them."""
     floating: frozenset[str] = frozenset()
     """The values that are known to be floating, of the type of the step."""
+
+    @cached_property
+    def makers(self) -> Mapping[str, Instruction]:
+        """Return the instruction that makes each value of the function."""
+        return {value: each for each in self.function.instructions for value in each.defines}
+
+    @cached_property
+    def recomputed(self) -> tuple[Forward, ...]:
+        """Return the forwards of the function that run again when a gradient is taken through them."""
+        return find_recomputed(self.function, self.program)
 
     @cached_property
     def paths(self) -> Mapping[int, frozenset[int]]:

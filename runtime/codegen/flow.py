@@ -234,6 +234,12 @@ def find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[i
         pending.extend(following)
 
 
+def find_recomputed(function: Function, program: Program) -> tuple[Forward, ...]:
+    """Return the forwards of a function that run again when a gradient is taken through them."""
+    forwards = (each for each in function.instructions if isinstance(each, Forward))
+    return tuple(each for each in forwards if is_recomputed(each, program))
+
+
 def is_recomputed(forward: Forward, program: Program) -> bool:
     """Return whether a forward runs again, in whole or in part, when a gradient is taken through it."""
     return forward.checkpoint or program.model(forward.model).recomputes

@@ -34,7 +34,7 @@ def measured(instruction: Instruction, lowered: Lowered, scope: EmitScope) -> Lo
     taken: list[ast.expr] = []
     for value in sets:
         gradients = syntax.name(scope.names.value(value))
-        maker = next(each for each in scope.function.instructions if value in each.defines)
+        maker = scope.makers[value]
         if isinstance(maker, Transform) and (maker.is_sharded or maker.function.name in SHARDING):
             # Of a set of which this process has shards the length alone.
             length = syntax.call("shards.length", gradients, syntax.name(scope.names.joint(maker.models)))

@@ -117,6 +117,26 @@ def test_the_work_of_emitting_checks_grows_with_the_gradients():
     assert many / few < MOST
 
 
+@pytest.mark.sample(8)
+@pytest.mark.parametrize(
+    ("backend", "field"),
+    [
+        ("torch", {"micro_batches": 2}),
+        ("torch", {"parallel": {"kind": "replicated"}}),
+        ("tensorflow", {"micro_batches": 2}),
+    ],
+)
+@pytest.mark.parametrize("shape", {**SHAPES, **MORE})
+def test_the_work_of_emitting_grows_with_the_ops(shape, backend, field):
+    def count_emitting(ops: int) -> int:
+        document = {**{**SHAPES, **MORE}[shape](ops), **field}
+        plan = compile_step(load(json.dumps(document)), backend=backend)
+        emit(plan)  # what is imported or kept once
+        return count(lambda: emit(plan))
+
+    assert count_emitting(2 * OPS) / count_emitting(OPS) < MOST
+
+
 @pytest.mark.parametrize("shape", ["heads on a trunk", "one update of many models"])
 def test_emitted_text_grows_with_the_models(shape):
     few, some, many = (count_emitted(MORE[shape], ops) for ops in (40, 80, 120))

@@ -240,7 +240,11 @@ class Whole:
                 return code(batch)
         self._state.clear()
         found = self._compiled(batch)
-        self._made = [*_find_made(self._function)]
+        # Guards, and the code that runs a graph where they hold. To run it so takes half of the time that torch.compile
+        # takes around a graph: its wrapper prepares a tracer, which nothing needs here. Guards without an entry in the
+        # cache of Dynamo belong to one that was emptied.
+        entries, names = _find_entries(self._function), self._function.__globals__
+        self._made = [(each.guard_manager, types.FunctionType(each.code, names)) for each in entries]
         return found
 
     def forget(self) -> None:
@@ -268,16 +272,6 @@ def _is_foreign(node: Any) -> bool:
             return name.partition("::")[0] not in OWN
         case _:
             return False
-
-
-def _find_made(function: Callable[..., Any]) -> Iterator[tuple[Any, Callable[..., Any]]]:
-    """Yield what Dynamo has made of a function of a batch: guards, and the code that runs a graph where they hold.
-
-    To run it so takes half of the time that torch.compile takes around a graph: its wrapper prepares a tracer, which
-    nothing needs here. Guards without an entry in its cache belong to one that was emptied.
-    """
-    for entry in _find_entries(function):
-        yield entry.guard_manager, types.FunctionType(entry.code, function.__globals__)
 
 
 def _find_entries(function: Callable[..., Any]) -> Sequence[Any]:

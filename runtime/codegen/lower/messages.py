@@ -52,8 +52,8 @@ def sending(
 
 def await_message(instruction: Evaluate | Transform | CheckFinite, scope: EmitScope) -> ast.expr:
     """Return ``step_sent.wait(0)``: what all replicas have of a value, by its place in the message."""
-    starts = (each for each in scope.function.instructions if isinstance(each, Start))
-    start = next(each for each in starts if each.output == instruction.message)
+    start = scope.makers[instruction.message]
+    assert isinstance(start, Start)
     place = next(at for at, part in enumerate(start.parts) if instruction.defines[0] in part.wholes)
     return syntax.call(f"{scope.names.value(instruction.message)}.wait", syntax.constant(place))
 

@@ -14,15 +14,14 @@ from runtime.codegen.lower.messages import await_message
 from runtime.codegen.lower.overflow import commit_value
 from runtime.codegen.lower.row_sets import over_rows
 from runtime.codegen.optimizers import add_shared, has_groups
-from runtime.codegen.resources import find_instructions
 from runtime.codegen.scope import line_of, setting, with_notes
 from runtime.codegen.shards import whole
 
 
 def is_set(value: str, scope: EmitScope) -> bool:
     """Return whether a value is a gradient set."""
-    made = find_instructions(scope.program)
-    return any(isinstance(each, (Gradient, Transform, TakeAccumulated)) and each.output == value for each in made)
+    maker = scope.makers.get(value)
+    return isinstance(maker, Gradient | Transform | TakeAccumulated) and maker.output == value
 
 
 def divide(instruction: Transform, scope: EmitScope) -> tuple[ast.Tuple, list[ast.expr]]:

@@ -50,8 +50,9 @@ def _find_results(instruction: Instruction, program: Program, floating: set[str]
             taken = replace(instruction, arguments=instruction.arguments[:1]) if is_weighed else instruction
             keeps_type = instruction.function.builtin and instruction.function.name not in OTHER_TYPES
             refs = _find_refs(taken)
-            fitting = {*floating, *whole} if instruction.function.name in PROMOTING else floating
-            if keeps_type and fitting.issuperset(refs) and not floating.isdisjoint(refs):
+            others = [value for value in refs if value not in floating]
+            are_fitting = whole.issuperset(others) if instruction.function.name in PROMOTING else not others
+            if keeps_type and are_fitting and len(others) < len(refs):
                 yield from instruction.outputs
         case Gradient():
             pairs = zip(instruction.values, instruction.value_outputs, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
@@ -22,7 +23,7 @@ from runtime.codegen.lower.evaluate import batch_size_lines, find_inlined
 from runtime.codegen.lower.overflow import find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
 from runtime.codegen.norms import measured
-from runtime.codegen.resources import Names, find_inputs
+from runtime.codegen.resources import find_inputs
 from runtime.codegen.scope import line_of
 from runtime.codegen.text import Block, Code, Line
 
@@ -38,7 +39,7 @@ def emit_function(function: Function, context: EmitContext) -> Block:
     parameters = [syntax.parameter("batch")]
     parameters += [syntax.parameter("number")] if is_numbered(context) else []
     header = syntax.define(context.names.function(function.name), *parameters)
-    body = (*start_lines(writer.scope), *writer.head(), *writer.nest(0, len(kept), writer.tapes))
+    body = (*start_lines(writer.scope), *writer.head(), *writer.nest(0, len(kept), writer.recorders, ()))
     return Block(header=Line(statement=header), body=body, doc=describe_function(function, context.program))
 
 
@@ -47,26 +48,44 @@ def is_numbered(context: EmitContext) -> bool:
     return context.needs.random or context.needs.measured
 
 
-def name_tapes(tapes: Sequence[Tape], instructions: Sequence[Instruction], names: Names) -> Mapping[Tape, str]:
-    """Return the variable of every tape: ``tape``, or the name of its first gradient where there are several."""
-    if len(tapes) == 1:
-        return {tapes[0]: ONLY}
-    return {tape: names.tape(instructions[tape.gradients[0]].key) for tape in tapes}
+class _Recorder(Struct, frozen=True, kw_only=True):
+    """A tape by its variable, with what it watches."""
+
+    tape: Tape
+    variable: str
+    gradients: tuple[Gradient, ...]
+    """Those that have different targets."""
+    values: frozenset[str]
+    """The values among their targets."""
+
+    @classmethod
+    def of(cls, tape: Tape, variable: str, instructions: Sequence[Instruction]) -> _Recorder:
+        """Return what a tape watches."""
+        gradients: dict[tuple[tuple[str, ...], tuple[str, ...]], Gradient] = {}
+        for each in (instructions[at] for at in tape.gradients):
+            assert isinstance(each, Gradient)
+            gradients.setdefault((each.models, each.target_values), each)
+        values = frozenset(value for _, targets in gradients for value in targets)
+        return cls(tape=tape, variable=variable, gradients=tuple(gradients.values()), values=values)
 
 
 class _Writer(Struct, frozen=True, kw_only=True):
-    """A function under construction: its tapes, by name, and its instructions as code."""
+    """A function under construction: its tapes, outer ones first, and its instructions as code."""
 
     function: Function
     scope: EmitScope
-    tapes: tuple[Tape, ...]
-    called: Mapping[Tape, str]
+    recorders: tuple[_Recorder, ...]
+    places: Mapping[str, int]
+    """The position of the instruction that makes each value."""
+    differentiated: frozenset[str]
+    """The gradient sets that other gradients run through."""
 
     @classmethod
     def of(cls, function: Function, context: EmitContext) -> _Writer:
         """Return the writer of a function."""
-        tapes = find_tapes(function, context.program)
-        called = name_tapes(tapes, function.instructions, context.names)
+        instructions, tapes = function.instructions, find_tapes(function, context.program)
+        named = (ONLY if len(tapes) == 1 else context.names.tape(instructions[each.gradients[0]].key) for each in tapes)
+        recorders = tuple(_Recorder.of(tape, name, instructions) for tape, name in zip(tapes, named, strict=True))
         scope = EmitScope(
             program=context.program,
             names=context.names,
@@ -79,9 +98,15 @@ class _Writer(Struct, frozen=True, kw_only=True):
             checked=find_tainted(function),
             function=function,
             floating=find_floating(function, context.program),
-            tapes={id(function.instructions[at]): called[tape] for tape in tapes for at in tape.gradients},
+            tapes={id(instructions[at]): each.variable for each in recorders for at in each.tape.gradients},
         )
-        return cls(function=function, scope=scope, tapes=tapes, called=called)
+        return cls(
+            function=function,
+            scope=scope,
+            recorders=recorders,
+            places={value: at for at, each in enumerate(instructions) for value in each.defines},
+            differentiated=find_differentiated_sets(function),
+        )
 
     def head(self) -> Iterator[Code]:
         """Yield the line that keys the draws, one line per input that is read, and the batch size."""
@@ -95,70 +120,60 @@ class _Writer(Struct, frozen=True, kw_only=True):
             yield from input_lines(entry, self.scope)
         yield from batch_size_lines(self.function, self.scope)
 
-    def nest(self, start: int, stop: int, tapes: Sequence[Tape]) -> Iterator[Code]:
-        """Yield the code of a range of instructions, with those of its tapes that are not open yet."""
-        position = start
+    def nest(self, start: int, stop: int, inner: Sequence[_Recorder], around: tuple[_Recorder, ...]) -> Iterator[Code]:
+        """Yield the code of a range of instructions, with the tapes that are opened in it and those that are open."""
+        position, at = start, 0
         while position < stop:
-            opening = [tape for tape in tapes if tape.first == position]
-            if not opening:
-                yield from self._code(position)
+            if at == len(inner) or position < inner[at].tape.first:
+                yield from self._code(position, around)
                 position += 1
                 continue
-            last = opening[0].last
-            together = tuple(takewhile(lambda tape, last=last: tape.last == last, opening))
-            rest = [tape for tape in tapes if tape not in together]
-            inner = [tape for tape in rest if position <= tape.first <= last]
-            body = (*self._watch_lines(together), *self.nest(position, last + 1, inner))
+            first, last = position, inner[at].tape.last
+            end = bisect_right(inner, last, lo=at, key=lambda each: each.tape.first)
+            within = inner[at:end]
+            opened = tuple(
+                takewhile(lambda each, span=(first, last): (each.tape.first, each.tape.last) == span, within)
+            )
+            body = (
+                *(line for each in opened for line in self._watch_lines(each)),
+                *self.nest(first, last + 1, within[len(opened) :], (*around, *opened)),
+            )
             contexts: list[tuple[ast.expr, str]] = []
-            for tape in together:
-                several = {"persistent": syntax.constant(True)} if len(tape.gradients) > 1 else {}
+            for each in opened:
+                several = {"persistent": syntax.constant(True)} if len(each.tape.gradients) > 1 else {}
                 options = {**several, "watch_accessed_variables": syntax.constant(False)}
-                contexts.append((syntax.call("tf.GradientTape", **options), self.called[tape]))
+                contexts.append((syntax.call("tf.GradientTape", **options), each.variable))
             yield Block(header=Line(statement=syntax.within_named(contexts)), body=body)
-            position = last + 1
+            position, at = last + 1, end
 
-    def _watch_lines(self, tapes: Sequence[Tape]) -> Iterator[Line]:
+    def _watch_lines(self, recorder: _Recorder) -> Iterator[Line]:
         """Yield the lines that make a tape watch its targets: models, and values that exist when it is opened."""
-        for tape in tapes:
-            later = self.function.instructions[tape.first :]
-            made = {value for each in later for value in each.defines}
-            for gradient in self._gradients(tape):
-                if gradient.models and gradient.weights is None:
-                    yield self._watch(gradient, tape, self.scope.names.joint(gradient.models))
-                for value in gradient.target_values:
-                    if value not in made:
-                        yield self._watch(gradient, tape, self.scope.names.value(value))
+        for gradient in recorder.gradients:
+            if gradient.models and gradient.weights is None:
+                yield self._watch(gradient, recorder, self.scope.names.joint(gradient.models))
+            for value in gradient.target_values:
+                if self.places.get(value, -1) < recorder.tape.first:
+                    yield self._watch(gradient, recorder, self.scope.names.value(value))
 
-    def _watch(self, at: Instruction, tape: Tape, variable: str) -> Line:
+    def _watch(self, at: Instruction, recorder: _Recorder, variable: str) -> Line:
         """Return ``tape.watch(variable)``."""
-        statement = syntax.perform(syntax.call(f"{self.called[tape]}.watch", syntax.name(variable)))
+        statement = syntax.perform(syntax.call(f"{recorder.variable}.watch", syntax.name(variable)))
         return line_of(at, statement)
 
-    def _code(self, position: int) -> Iterator[Code]:
+    def _code(self, position: int, around: Sequence[_Recorder]) -> Iterator[Code]:
         """Yield the code of an instruction; targets of gradients are watched as soon as they are made."""
         instruction = self.function.instructions[position]
         lowered = instrument(instruction, lower(instruction, self.scope), self.function, self.scope)
         lowered = measured(instruction, conditioned(instruction, lowered, self.scope), self.scope)
         yield from in_range(instruction, lowered, self.scope).code
-        opened = [tape for tape in self.tapes if tape.first <= position <= tape.last]
-        if isinstance(instruction, Gradient) and not instruction.create_graph and opened:
+        if isinstance(instruction, Gradient) and not instruction.create_graph and around:
             for value in instruction.value_outputs:  # no tape around them may run through gradients
                 variable = self.scope.names.value(value)
                 yield line_of(instruction, syntax.assign(variable, self.scope.dialect.detach(syntax.name(variable))))
-            if instruction.output in find_differentiated_sets(self.function):
+            if instruction.output in self.differentiated:
                 variable = self.scope.names.value(instruction.output or "")
                 yield line_of(instruction, syntax.assign(variable, syntax.call("detached", syntax.name(variable))))
-        for tape in opened:
-            wanted = {value for gradient in self._gradients(tape) for value in gradient.target_values}
-            for value in (each for each in instruction.defines if each in wanted):
-                line = self._watch(instruction, tape, self.scope.names.value(value))
+        for recorder in around:
+            for value in (each for each in instruction.defines if each in recorder.values):
+                line = self._watch(instruction, recorder, self.scope.names.value(value))
                 yield replace(line, comment=WATCHED)
-
-    def _gradients(self, tape: Tape) -> Iterator[Gradient]:
-        """Yield the gradients of a tape that have different targets."""
-        seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
-        for at in tape.gradients:
-            gradient = self.function.instructions[at]
-            if isinstance(gradient, Gradient) and (gradient.models, gradient.target_values) not in seen:
-                seen.add((gradient.models, gradient.target_values))
-                yield gradient

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from compiler.ir.instructions import Forward, Gradient
+from compiler.ir.instructions import Gradient
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitScope, Lowered
-from runtime.codegen.flow import find_reaching, is_recomputed
+from runtime.codegen.flow import find_reaching
 from runtime.codegen.lower.gradient import find_seeds, find_targets, receive, recomputing
 from runtime.codegen.lower.overflow import unscaled
 from runtime.codegen.lower.transform import frozen_places
@@ -31,10 +31,8 @@ def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
     taken: ast.expr = syntax.call(path, tape, loss, targets, *frozen, **options)
     # A tape runs back through all that it recorded: with several gradients on it, that is more than the path to the
     # targets of this one.
-    every = scope.function.instructions
-    reaching = {*find_reaching(instruction.loss, {value: each for each in every for value in each.defines})}
-    forwards = [each for each in every if isinstance(each, Forward) and id(each) in reaching]
-    again = [each for each in forwards if is_recomputed(each, scope.program)]
+    reaching = {*find_reaching(instruction.loss, scope.makers)} if scope.recomputed else ()
+    again = [each for each in scope.recomputed if id(each) in reaching]
     taken = syntax.call("together", taken) if again else taken
     taken = unscaled(taken, instruction) if instruction.scaled else taken
     statement = receive(instruction, taken, scope)

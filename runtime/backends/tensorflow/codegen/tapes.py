@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import permutations
+from collections.abc import Iterator, Sequence
+from itertools import groupby, takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,8 +26,6 @@ class Tape(Struct, frozen=True, kw_only=True):
     first: int
     last: int
     gradients: tuple[int, ...]
-    path: frozenset[int]
-    """The positions on the paths of its gradients."""
 
 
 def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
@@ -40,65 +38,70 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
     makers = {value: position for position, each in enumerate(function.instructions) for value in each.defines}
     paths = find_gradient_paths(function.instructions, program)
     tapes: list[Tape] = []
+    over: dict[int, list[int]] = {}  # by position, the tapes that have it on their paths
     for position, gradient in enumerate(function.instructions):
         if not isinstance(gradient, Gradient):
             continue
-        path = frozenset(places[key] for key in paths[id(gradient)])
-        over = path | {makers.get(gradient.loss, position - 1)}  # and everything that computes its loss
-        tape = Tape(first=min(over), last=max(over), gradients=(position,), path=path)
+        path = [places[key] for key in paths[id(gradient)]]
+        ends = [*path, makers.get(gradient.loss, position - 1)]  # and everything that computes its loss
+        tape = Tape(first=min(ends), last=max(ends), gradients=(position,))
         # Two can share one if their paths meet, and no gradient is taken before both end.
-        host = next(
-            (
-                each
-                for each in tapes
-                if each.path & tape.path and max(each.last, tape.last) < min(*each.gradients, *tape.gradients)
-            ),
-            None,
-        )
-        if host is None:
+        meeting = sorted({at for each in path for at in over.get(each, ())})
+        host = next((at for at in meeting if max(tapes[at].last, tape.last) < tapes[at].gradients[0]), len(tapes))
+        if host == len(tapes):
             tapes.append(tape)
         else:
-            tapes[tapes.index(host)] = Tape(
-                first=min(host.first, tape.first),
-                last=max(host.last, tape.last),
-                gradients=(*host.gradients, *tape.gradients),
-                path=host.path | tape.path,
+            tapes[host] = Tape(
+                first=min(tapes[host].first, tape.first),
+                last=max(tapes[host].last, tape.last),
+                gradients=(*tapes[host].gradients, position),
             )
-    # Of two that overlap, the one that ends later begins with the other. Recording more than a path costs nothing in a
-    # graph, and changes no number: only watched values matter.
-    while (crossing := _find_crossing(tapes)) is not None:
-        early, late = crossing
-        tapes[late] = replace(tapes[late], first=tapes[early].first)
-    _check_depth(tapes, function)
-    return tuple(sorted(tapes, key=lambda tape: (tape.first, -tape.last, tape.gradients)))
+        for each in path:
+            listed = over.setdefault(each, [])
+            listed += [] if host in listed else [host]
+    nested = sorted(_nest(tapes), key=lambda tape: (tape.first, -tape.last, tape.gradients))
+    _check_depth(nested, function)
+    return tuple(nested)
+
+
+def _nest(tapes: Sequence[Tape]) -> Iterator[Tape]:
+    """Yield tapes of which, of two that overlap, the one that ends later begins with the other.
+
+    Recording more than a path costs nothing in a graph, and changes no number: only watched values matter.
+    """
+    spans: list[tuple[int, int]] = []  # from where to where those that end earlier are open, without gaps
+    for last, group in groupby(sorted(tapes, key=lambda tape: tape.last), key=lambda tape: tape.last):
+        start = last
+        for tape in group:
+            overlapping = takewhile(lambda span, tape=tape: span[1] >= tape.first, reversed(spans))
+            first = min([tape.first, *(begun for begun, _ in overlapping)])
+            yield replace(tape, first=first)
+            start = min(start, first)
+        while spans and spans[-1][1] >= start:
+            start = min(start, spans.pop()[0])
+        spans.append((start, last))
 
 
 def _check_depth(tapes: Sequence[Tape], function: Function) -> None:
-    """Raise SpecError (E-BACKEND) where more tapes are open at once than Python nests blocks."""
-    deepest = max(tapes, key=lambda inner: sum(each.first <= inner.first <= each.last for each in tapes), default=None)
-    around = [] if deepest is None else [each for each in tapes if each.first <= deepest.first <= each.last]
-    if len(around) > MOST:
-        ops = [function.instructions[position].op for each in around for position in each.gradients]
-        raise SpecError(
-            [
-                Diagnostic(
-                    code="E-BACKEND",
-                    message=f"{len(around)} tapes would be open at the same time, for the gradients of '{ops[0]}' to "
-                    f"'{ops[-1]}', and Python nests at most {MOST}",
-                    help="choose the backend torch, which needs no tapes; or give updates forwards of their own, after "
-                    "the update before, and inner steps of `adapt` `order: 1`",
-                )
-            ],
-            {},
-        )
-
-
-def _find_crossing(tapes: Sequence[Tape]) -> tuple[int, int] | None:
-    """Return two tapes of which the second begins within the first and ends after it."""
-    for one, other in permutations(range(len(tapes)), 2):
-        if tapes[one].first < tapes[other].first <= tapes[one].last < tapes[other].last:
-            return one, other
-    return None
+    """Raise SpecError (E-BACKEND) where more tapes, outer ones first, are open at once than Python nests blocks."""
+    around: list[Tape] = []
+    for tape in tapes:
+        around = [*(each for each in around if each.last >= tape.first), tape]
+        if len(around) > MOST:
+            taken = sorted(position for each in around for position in each.gradients)
+            first, last = (function.instructions[position].op for position in (taken[0], taken[-1]))
+            raise SpecError(
+                [
+                    Diagnostic(
+                        code="E-BACKEND",
+                        message=f"{len(around)} tapes would be open at the same time, for the gradients of '{first}' "
+                        f"to '{last}', and Python nests at most {MOST}",
+                        help="choose the backend torch, which needs no tapes; or give updates forwards of their own, "
+                        "after the update before, and inner steps of `adapt` `order: 1`",
+                    )
+                ],
+                {},
+            )
 
 
 def find_differentiated_sets(function: Function) -> frozenset[str]:
