@@ -390,6 +390,11 @@ class Program(Struct, frozen=True, kw_only=True, dict=True):
         return self.by_name[name]
 
     @cached_property
+    def tied(self) -> frozenset[str]:
+        """Return the models that share parameters with others."""
+        return frozenset(model.name for model in self.models if model.tied)
+
+    @cached_property
     def by_name(self) -> Mapping[str, ModelDecl]:
         """Return the declarations of all models by name."""
         return {model.name: model for model in self.models}

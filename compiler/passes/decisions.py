@@ -89,11 +89,12 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     position, own = view.position, {*chain.gradients, *chain.transforms}
     last = max(position[gradient] for gradient in chain.gradients)
     late: list[Edge] = []
-    for edge in (edge for held in (name, *chain.transforms) for edge in view.incoming.get(held, ())):
-        # Of combined verdicts, what is awaited is the last that is none of the update's own.
+    edges = (edge for held in (name, *chain.transforms) for edge in view.incoming.get(held, ()))
+    for edge in edges:
+        # Where verdicts are combined, the update waits for the latest one that is not its own.
         latest = view.latest.get(edge.before, (edge.before,))
-        awaited = next((each for each in latest if each not in own), latest[0])
-        if awaited not in own and position[awaited] > last:
+        awaited = next((each for each in latest if each not in own), "")
+        if awaited and position[awaited] > last:
             late.append(replace(edge, before=awaited))
     late.sort(key=lambda edge: (-position[edge.before], edge.hazard.value))  # what it waits for longest comes first
     because = tuple(

@@ -39,7 +39,7 @@ def find_chains(graph: StepGraph) -> Mapping[str, Chain]:
         gradients: dict[str, None] = {}
         transforms: dict[str, None] = {}
         pending = [update]
-        for node in pending:  # it grows
+        for node in pending:  # breadth first: it grows
             used = [use.value for use in node.uses if use.value not in node.skipped_by]
             for name in (producers[value] for value in used if value in producers):
                 if graph.nodes[name].derivative is not None:
@@ -82,7 +82,8 @@ def describe_updates(
 
     # By combined verdict: what combines it, and the gradients that two or more of those verdicts follow.
     twice: dict[str, tuple[str, Bits]] = {}
-    for name in (name for name, node in graph.nodes.items() if node.combined):
+    combining = [name for name, node in graph.nodes.items() if node.combined]
+    for name in combining:
         once, again = NOTHING, NOTHING
         for each in before[name]:
             past = closure.meet(each, every)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from runtime.codegen import syntax
-from runtime.codegen.flow import find_gradient_paths, find_recomputed, find_row_sets
+from runtime.codegen.flow import find_gradient_paths, find_rerun, find_row_sets, find_sent, find_varying_sets
 
 if TYPE_CHECKING:
     from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, ResolveOverflow
@@ -341,9 +341,17 @@ class EmitScope(Struct, frozen=True, kw_only=True, dict=True):
         return {value: each for each in self.function.instructions for value in each.defines}
 
     @cached_property
-    def recomputed(self) -> tuple[Forward, ...]:
-        """Return the forwards of the function that run again when a gradient is taken through them."""
-        return find_recomputed(self.function, self.program)
+    def by_op(self) -> Mapping[str, Sequence[Instruction]]:
+        """Return the instructions of each op."""
+        found: dict[str, list[Instruction]] = {}
+        for each in self.function.instructions:
+            found.setdefault(each.op, []).append(each)
+        return found
+
+    @cached_property
+    def rerun(self) -> Mapping[int, tuple[int, Forward]]:
+        """Return, by id, the position of each forward that runs again when a gradient is taken through it."""
+        return find_rerun(self.function, self.program)
 
     @cached_property
     def paths(self) -> Mapping[int, frozenset[int]]:
@@ -354,6 +362,16 @@ class EmitScope(Struct, frozen=True, kw_only=True, dict=True):
     def row_sets(self) -> frozenset[str]:
         """Return the gradient sets in which tables have rows."""
         return find_row_sets(self.function)
+
+    @cached_property
+    def varying_sets(self) -> frozenset[str]:
+        """Return the gradient sets whose content may depend on earlier steps, or on verdicts."""
+        return find_varying_sets(self.function)
+
+    @cached_property
+    def sent(self) -> frozenset[str]:
+        """Return the values that messages take to other processes."""
+        return find_sent(self.function)
 
 
 class Lowered(Struct, frozen=True, kw_only=True):

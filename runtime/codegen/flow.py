@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, TakeAccumulated, Transform
+from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, Start, TakeAccumulated, Transform
 from compiler.ir.program import Function, LayerDecl, ModelDecl, Program
 from compiler.ir.value import Ref
 from graphspec.declare.layers import BUFFERED, draws
@@ -89,6 +89,18 @@ def find_row_sets(function: Function) -> frozenset[str]:
     """Return the gradient sets of a function in which tables have rows."""
     made = (each for each in function.instructions if isinstance(each, Gradient | Transform | TakeAccumulated))
     return frozenset(each.output for each in made if each.rows and each.output is not None)
+
+
+def find_varying_sets(function: Function) -> frozenset[str]:
+    """Return the gradient sets of a function whose content may depend on earlier steps, or on verdicts."""
+    made = (each for each in function.instructions if isinstance(each, TakeAccumulated | Transform) and each.may_miss)
+    return frozenset(each.output for each in made)
+
+
+def find_sent(function: Function) -> frozenset[str]:
+    """Return the values of a function that messages take to other processes."""
+    starts = (each for each in function.instructions if isinstance(each, Start))
+    return frozenset(part.value for each in starts for part in each.parts)
 
 
 def find_differentiated(program: Program) -> frozenset[str]:
@@ -234,10 +246,13 @@ def find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[i
         pending.extend(following)
 
 
-def find_recomputed(function: Function, program: Program) -> tuple[Forward, ...]:
-    """Return the forwards of a function that run again when a gradient is taken through them."""
-    forwards = (each for each in function.instructions if isinstance(each, Forward))
-    return tuple(each for each in forwards if is_recomputed(each, program))
+def find_rerun(function: Function, program: Program) -> Mapping[int, tuple[int, Forward]]:
+    """Return, by id, the position of each forward that runs again when a gradient is taken through it."""
+    return {
+        id(each): (at, each)
+        for at, each in enumerate(function.instructions)
+        if isinstance(each, Forward) and is_recomputed(each, program)
+    }
 
 
 def is_recomputed(forward: Forward, program: Program) -> bool:

@@ -115,8 +115,8 @@ def find_needs(program: Program) -> Needs:
 
 def are_tied(models: tuple[str, ...], program: Program) -> bool:
     """Return whether some of these models share parameters."""
-    names = frozenset(models)
-    return any(not names.isdisjoint(program.model(name).tied) for name in models)
+    tied = program.tied.intersection(models)
+    return any(not frozenset(program.model(name).tied).isdisjoint(models) for name in tied)
 
 
 def find_metrics(program: Program) -> tuple[tuple[str, Evaluate], ...]:

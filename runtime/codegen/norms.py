@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from compiler.ir.instructions import Apply, Instruction, Transform
-from compiler.ir.program import Function
 from runtime.codegen import syntax
 from runtime.codegen.dialect import EmitContext, EmitScope, Global, Lowered
 from runtime.codegen.lower.row_sets import read_values
@@ -25,7 +24,7 @@ def measured(instruction: Instruction, lowered: Lowered, scope: EmitScope) -> Lo
 
     The measured gradients are those of the update: of a whole window, without the loss scale, before clipping.
     """
-    if not scope.names.norms or find_first(instruction.op, scope.function) is not instruction:
+    if not scope.names.norms or find_first(scope.by_op[instruction.op]) is not instruction:
         return lowered
     if isinstance(instruction, Apply):
         sets = dict.fromkeys(part.gradients for part in instruction.parts)
@@ -45,11 +44,11 @@ def measured(instruction: Instruction, lowered: Lowered, scope: EmitScope) -> Lo
     return replace(lowered, code=(line_of(instruction, kept), *lowered.code))
 
 
-def find_first(op: str, function: Function) -> Instruction | None:
-    """Return the instruction of a function by which an update begins with its gradients; None for other ops."""
-    own = [each for each in function.instructions if each.op == op and isinstance(each, (Apply, Transform))]
-    if not any(isinstance(each, Apply) for each in own):
+def find_first(instructions: Sequence[Instruction]) -> Instruction | None:
+    """Return the instruction of an op by which an update begins with its gradients; None for other ops."""
+    if not any(isinstance(each, Apply) for each in instructions):
         return None
+    own = (each for each in instructions if isinstance(each, Apply | Transform))
     return next(each for each in own if isinstance(each, Apply) or each.function.name in LAST)
 
 

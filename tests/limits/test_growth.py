@@ -17,11 +17,13 @@ from benchmarks.shapes import SHAPES, Document
 from compiler import compile_step
 from graphspec import load
 from runtime.api import emit
+from runtime.backends.tensorflow.codegen.dialect import TENSORFLOW
 from runtime.backends.torch.codegen.dialect import TORCH
 from runtime.codegen.module import emit_module
 from runtime.codegen.resources import Extras
 from tests.limits.shapes import MORE
 
+DIALECTS = {"torch": TORCH, "tensorflow": TENSORFLOW}
 OPS = 105
 MOST = 2.2
 """Quadratic parts of a tenth of the work give 2.2 times as much."""
@@ -105,36 +107,55 @@ def count_emitted(make, ops: int) -> int:
     return len(emit(compile_step(load(json.dumps(make(ops))))))
 
 
-def count_debugged(make, ops: int) -> int:
-    """Return how many lines of Python run to emit a document's file with the checks of a debug build."""
-    program = compile_step(load(json.dumps(make(ops)))).program
-    emit_module(program, TORCH, extras=Extras(debug=True))  # what is imported or kept once
-    return count(lambda: emit_module(program, TORCH, extras=Extras(debug=True)))
+def count_instrumented(ops: int, backend: str, extras: Extras) -> int:
+    """Return how many lines of Python run to emit a file that does more than its step."""
+    document, dialect = SHAPES["independent models"](ops), DIALECTS[backend]
+    program = compile_step(load(json.dumps(document)), backend=backend).program
+    emit_module(program, dialect, extras=extras)  # what is imported or kept once
+    return count(lambda: emit_module(program, dialect, extras=extras))
 
 
-def test_the_work_of_emitting_checks_grows_with_the_gradients():
-    few, many = (count_debugged(SHAPES["independent models"], ops) for ops in (OPS, 2 * OPS))
+@pytest.mark.parametrize("extras", [Extras(debug=True), Extras(norms=True), Extras(profile=True)], ids=repr)
+@pytest.mark.parametrize("backend", DIALECTS)
+def test_the_work_of_emitting_instruments_grows_with_the_gradients(backend, extras):
+    few, many = (count_instrumented(ops, backend, extras) for ops in (OPS, 2 * OPS))
     assert many / few < MOST
+
+
+def count_emitting(document: Document, backend: str) -> int:
+    """Return how many lines of Python run to emit a document's file."""
+    plan = compile_step(load(json.dumps(document)), backend=backend)
+    emit(plan)  # what is imported or kept once
+    return count(lambda: emit(plan))
 
 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize(
-    ("backend", "field"),
+    "field",
     [
-        ("torch", {"micro_batches": 2}),
-        ("torch", {"parallel": {"kind": "replicated"}}),
-        ("tensorflow", {"micro_batches": 2}),
+        {"micro_batches": 2},
+        {"parallel": {"kind": "replicated", "bucket_mb": 25}},
+        {"precision": {"loss_scale": "dynamic"}},
     ],
 )
+@pytest.mark.parametrize("backend", DIALECTS)
 @pytest.mark.parametrize("shape", {**SHAPES, **MORE})
 def test_the_work_of_emitting_grows_with_the_ops(shape, backend, field):
-    def count_emitting(ops: int) -> int:
-        document = {**{**SHAPES, **MORE}[shape](ops), **field}
-        plan = compile_step(load(json.dumps(document)), backend=backend)
-        emit(plan)  # what is imported or kept once
-        return count(lambda: emit(plan))
+    make = {**SHAPES, **MORE}[shape]
+    few, many = (count_emitting({**make(ops), **field}, backend) for ops in (OPS, 2 * OPS))
+    assert many / few < MOST
 
-    assert count_emitting(2 * OPS) / count_emitting(OPS) < MOST
+
+@pytest.mark.parametrize("backend", DIALECTS)
+def test_the_work_of_emitting_grows_with_the_forwards_that_run_again(backend):
+    def make(ops: int) -> Document:
+        made = SHAPES["independent models"](ops)
+        for op in made["ops"].values():
+            op.update({"checkpoint": True} if "forward" in op else {})
+        return made
+
+    few, many = (count_emitting(make(ops), backend) for ops in (OPS, 2 * OPS))
+    assert many / few < MOST
 
 
 @pytest.mark.parametrize("shape", ["heads on a trunk", "one update of many models"])

@@ -43,8 +43,7 @@ def sending(
     is_changed = instruction.scaled or instruction.rows or instruction.create_graph or instruction.weights is not None
     if parallel.bucket_mb is None or is_changed:
         return code
-    starts = (each for each in scope.function.instructions if isinstance(each, Start))
-    if not any(part.value == instruction.output for each in starts for part in each.parts):
+    if instruction.output not in scope.sent:
         return code
     context = syntax.call("replicas.sending", syntax.name(scope.names.joint(instruction.models)))
     return (Block(header=line_of(instruction, syntax.within(context)), body=code),)

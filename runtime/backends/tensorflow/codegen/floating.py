@@ -52,7 +52,8 @@ def _find_results(instruction: Instruction, program: Program, floating: set[str]
             refs = _find_refs(taken)
             others = [value for value in refs if value not in floating]
             are_fitting = whole.issuperset(others) if instruction.function.name in PROMOTING else not others
-            if keeps_type and are_fitting and len(others) < len(refs):
+            some_are_floating = len(others) < len(refs)
+            if keeps_type and are_fitting and some_are_floating:
                 yield from instruction.outputs
         case Gradient():
             pairs = zip(instruction.values, instruction.value_outputs, strict=True)

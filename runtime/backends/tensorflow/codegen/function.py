@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,7 +38,7 @@ def emit_function(function: Function, context: EmitContext) -> Block:
     parameters = [syntax.parameter("batch")]
     parameters += [syntax.parameter("number")] if is_numbered(context) else []
     header = syntax.define(context.names.function(function.name), *parameters)
-    body = (*start_lines(writer.scope), *writer.head(), *writer.nest(0, len(kept), writer.recorders, ()))
+    body = (*start_lines(writer.scope), *writer.head(), *writer.nest(0, len(kept), writer.tapes, ()))
     return Block(header=Line(statement=header), body=body, doc=describe_function(function, context.program))
 
 
@@ -48,25 +47,25 @@ def is_numbered(context: EmitContext) -> bool:
     return context.needs.random or context.needs.measured
 
 
-class _Recorder(Struct, frozen=True, kw_only=True):
-    """A tape by its variable, with what it watches."""
+class _OpenTape(Struct, frozen=True, kw_only=True):
+    """A tape, the variable that it is bound to, and what it watches."""
 
-    tape: Tape
+    span: Tape
     variable: str
     gradients: tuple[Gradient, ...]
-    """Those that have different targets."""
+    """One for each set of targets."""
     values: frozenset[str]
-    """The values among their targets."""
+    """The values among the targets."""
 
     @classmethod
-    def of(cls, tape: Tape, variable: str, instructions: Sequence[Instruction]) -> _Recorder:
+    def of(cls, tape: Tape, variable: str, instructions: Sequence[Instruction]) -> _OpenTape:
         """Return what a tape watches."""
         gradients: dict[tuple[tuple[str, ...], tuple[str, ...]], Gradient] = {}
         for each in (instructions[at] for at in tape.gradients):
             assert isinstance(each, Gradient)
             gradients.setdefault((each.models, each.target_values), each)
         values = frozenset(value for _, targets in gradients for value in targets)
-        return cls(tape=tape, variable=variable, gradients=tuple(gradients.values()), values=values)
+        return cls(span=tape, variable=variable, gradients=tuple(gradients.values()), values=values)
 
 
 class _Writer(Struct, frozen=True, kw_only=True):
@@ -74,8 +73,8 @@ class _Writer(Struct, frozen=True, kw_only=True):
 
     function: Function
     scope: EmitScope
-    recorders: tuple[_Recorder, ...]
-    places: Mapping[str, int]
+    tapes: tuple[_OpenTape, ...]
+    made_at: Mapping[str, int]
     """The position of the instruction that makes each value."""
     differentiated: frozenset[str]
     """The gradient sets that other gradients run through."""
@@ -83,9 +82,11 @@ class _Writer(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, function: Function, context: EmitContext) -> _Writer:
         """Return the writer of a function."""
-        instructions, tapes = function.instructions, find_tapes(function, context.program)
-        named = (ONLY if len(tapes) == 1 else context.names.tape(instructions[each.gradients[0]].key) for each in tapes)
-        recorders = tuple(_Recorder.of(tape, name, instructions) for tape, name in zip(tapes, named, strict=True))
+        instructions, found = function.instructions, find_tapes(function, context.program)
+        # Several tapes are named after their first gradients.
+        firsts = [instructions[each.gradients[0]].key for each in found]
+        names = [ONLY] if len(found) == 1 else map(context.names.tape, firsts)
+        tapes = tuple(_OpenTape.of(tape, name, instructions) for tape, name in zip(found, names, strict=True))
         scope = EmitScope(
             program=context.program,
             names=context.names,
@@ -98,13 +99,13 @@ class _Writer(Struct, frozen=True, kw_only=True):
             checked=find_tainted(function),
             function=function,
             floating=find_floating(function, context.program),
-            tapes={id(instructions[at]): each.variable for each in recorders for at in each.tape.gradients},
+            tapes={id(instructions[at]): each.variable for each in tapes for at in each.span.gradients},
         )
         return cls(
             function=function,
             scope=scope,
-            recorders=recorders,
-            places={value: at for at, each in enumerate(instructions) for value in each.defines},
+            tapes=tapes,
+            made_at={value: at for at, each in enumerate(instructions) for value in each.defines},
             differentiated=find_differentiated_sets(function),
         )
 
@@ -120,47 +121,48 @@ class _Writer(Struct, frozen=True, kw_only=True):
             yield from input_lines(entry, self.scope)
         yield from batch_size_lines(self.function, self.scope)
 
-    def nest(self, start: int, stop: int, inner: Sequence[_Recorder], around: tuple[_Recorder, ...]) -> Iterator[Code]:
-        """Yield the code of a range of instructions, with the tapes that are opened in it and those that are open."""
+    def nest(self, start: int, stop: int, inner: Sequence[_OpenTape], around: tuple[_OpenTape, ...]) -> Iterator[Code]:
+        """Yield the code of a range of instructions.
+
+        ``inner``: the tapes that are opened in this range, outer ones first; ``around``: those that are open already.
+        """
         position, at = start, 0
         while position < stop:
-            if at == len(inner) or position < inner[at].tape.first:
+            if at == len(inner) or position < inner[at].span.first:
                 yield from self._code(position, around)
                 position += 1
                 continue
-            first, last = position, inner[at].tape.last
-            end = bisect_right(inner, last, lo=at, key=lambda each: each.tape.first)
+            first, last = inner[at].span.first, inner[at].span.last
+            end = bisect_right(inner, last, lo=at, key=lambda each: each.span.first)
             within = inner[at:end]
-            opened = tuple(
-                takewhile(lambda each, span=(first, last): (each.tape.first, each.tape.last) == span, within)
-            )
+            together = [each for each in within if (each.span.first, each.span.last) == (first, last)]
             body = (
-                *(line for each in opened for line in self._watch_lines(each)),
-                *self.nest(first, last + 1, within[len(opened) :], (*around, *opened)),
+                *(line for each in together for line in self._watch_lines(each)),
+                *self.nest(first, last + 1, within[len(together) :], (*around, *together)),
             )
             contexts: list[tuple[ast.expr, str]] = []
-            for each in opened:
-                several = {"persistent": syntax.constant(True)} if len(each.tape.gradients) > 1 else {}
+            for each in together:
+                several = {"persistent": syntax.constant(True)} if len(each.span.gradients) > 1 else {}
                 options = {**several, "watch_accessed_variables": syntax.constant(False)}
                 contexts.append((syntax.call("tf.GradientTape", **options), each.variable))
             yield Block(header=Line(statement=syntax.within_named(contexts)), body=body)
             position, at = last + 1, end
 
-    def _watch_lines(self, recorder: _Recorder) -> Iterator[Line]:
+    def _watch_lines(self, tape: _OpenTape) -> Iterator[Line]:
         """Yield the lines that make a tape watch its targets: models, and values that exist when it is opened."""
-        for gradient in recorder.gradients:
+        for gradient in tape.gradients:
             if gradient.models and gradient.weights is None:
-                yield self._watch(gradient, recorder, self.scope.names.joint(gradient.models))
+                yield self._watch(gradient, tape, self.scope.names.joint(gradient.models))
             for value in gradient.target_values:
-                if self.places.get(value, -1) < recorder.tape.first:
-                    yield self._watch(gradient, recorder, self.scope.names.value(value))
+                if self.made_at.get(value, -1) < tape.span.first:
+                    yield self._watch(gradient, tape, self.scope.names.value(value))
 
-    def _watch(self, at: Instruction, recorder: _Recorder, variable: str) -> Line:
+    def _watch(self, at: Instruction, tape: _OpenTape, variable: str) -> Line:
         """Return ``tape.watch(variable)``."""
-        statement = syntax.perform(syntax.call(f"{recorder.variable}.watch", syntax.name(variable)))
+        statement = syntax.perform(syntax.call(f"{tape.variable}.watch", syntax.name(variable)))
         return line_of(at, statement)
 
-    def _code(self, position: int, around: Sequence[_Recorder]) -> Iterator[Code]:
+    def _code(self, position: int, around: Sequence[_OpenTape]) -> Iterator[Code]:
         """Yield the code of an instruction; targets of gradients are watched as soon as they are made."""
         instruction = self.function.instructions[position]
         lowered = instrument(instruction, lower(instruction, self.scope), self.function, self.scope)
@@ -173,7 +175,7 @@ class _Writer(Struct, frozen=True, kw_only=True):
             if instruction.output in self.differentiated:
                 variable = self.scope.names.value(instruction.output or "")
                 yield line_of(instruction, syntax.assign(variable, syntax.call("detached", syntax.name(variable))))
-        for recorder in around:
-            for value in (each for each in instruction.defines if each in recorder.values):
-                line = self._watch(instruction, recorder, self.scope.names.value(value))
+        for tape in around:
+            for value in (each for each in instruction.defines if each in tape.values):
+                line = self._watch(instruction, tape, self.scope.names.value(value))
                 yield replace(line, comment=WATCHED)

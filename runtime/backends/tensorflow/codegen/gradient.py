@@ -31,8 +31,9 @@ def lower_gradient(instruction: Gradient, scope: EmitScope) -> Lowered:
     taken: ast.expr = syntax.call(path, tape, loss, targets, *frozen, **options)
     # A tape runs back through all that it recorded: with several gradients on it, that is more than the path to the
     # targets of this one.
-    reaching = {*find_reaching(instruction.loss, scope.makers)} if scope.recomputed else ()
-    again = [each for each in scope.recomputed if id(each) in reaching]
+    reaching = find_reaching(instruction.loss, scope.makers) if scope.rerun else ()
+    positioned = (scope.rerun[each] for each in reaching if each in scope.rerun)
+    again = [each for _, each in sorted(positioned, key=lambda pair: pair[0])]
     taken = syntax.call("together", taken) if again else taken
     taken = unscaled(taken, instruction) if instruction.scaled else taken
     statement = receive(instruction, taken, scope)

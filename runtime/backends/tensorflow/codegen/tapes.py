@@ -34,21 +34,22 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
     Gradients whose paths meet share a tape, unless one of them is taken while the other's path is still being
     recorded: then each has its own. The same holds where one gradient is on the path of another.
     """
-    places = {id(each): position for position, each in enumerate(function.instructions)}
-    makers = {value: position for position, each in enumerate(function.instructions) for value in each.defines}
+    positions = {id(each): position for position, each in enumerate(function.instructions)}
+    made_at = {value: position for position, each in enumerate(function.instructions) for value in each.defines}
     paths = find_gradient_paths(function.instructions, program)
     tapes: list[Tape] = []
-    over: dict[int, list[int]] = {}  # by position, the tapes that have it on their paths
+    recording: dict[int, set[int]] = {}  # by position, the tapes with paths through it
     for position, gradient in enumerate(function.instructions):
         if not isinstance(gradient, Gradient):
             continue
-        path = [places[key] for key in paths[id(gradient)]]
-        ends = [*path, makers.get(gradient.loss, position - 1)]  # and everything that computes its loss
-        tape = Tape(first=min(ends), last=max(ends), gradients=(position,))
+        path = [positions[key] for key in paths[id(gradient)]]
+        recorded = [*path, made_at.get(gradient.loss, position - 1)]  # and everything that computes its loss
+        tape = Tape(first=min(recorded), last=max(recorded), gradients=(position,))
         # Two can share one if their paths meet, and no gradient is taken before both end.
-        meeting = sorted({at for each in path for at in over.get(each, ())})
-        host = next((at for at in meeting if max(tapes[at].last, tape.last) < tapes[at].gradients[0]), len(tapes))
-        if host == len(tapes):
+        meeting = sorted({at for each in path for at in recording.get(each, ())})
+        host = next((at for at in meeting if max(tapes[at].last, tape.last) < tapes[at].gradients[0]), None)
+        if host is None:
+            host = len(tapes)
             tapes.append(tape)
         else:
             tapes[host] = Tape(
@@ -57,19 +58,19 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
                 gradients=(*tapes[host].gradients, position),
             )
         for each in path:
-            listed = over.setdefault(each, [])
-            listed += [] if host in listed else [host]
-    nested = sorted(_nest(tapes), key=lambda tape: (tape.first, -tape.last, tape.gradients))
+            recording.setdefault(each, set()).add(host)
+    nested = sorted(nest(tapes), key=lambda tape: (tape.first, -tape.last, tape.gradients))
     _check_depth(nested, function)
     return tuple(nested)
 
 
-def _nest(tapes: Sequence[Tape]) -> Iterator[Tape]:
-    """Yield tapes of which, of two that overlap, the one that ends later begins with the other.
+def nest(tapes: Sequence[Tape]) -> Iterator[Tape]:
+    """Yield the tapes, widened so that any two are disjoint or nested: of two that cross, the later one begins earlier.
 
-    Recording more than a path costs nothing in a graph, and changes no number: only watched values matter.
+    Recording more than a path costs nothing in a graph, and changes no number: only watched values matter. A tape is
+    widened only because of others that end before it, so one pass in the order of their ends is enough.
     """
-    spans: list[tuple[int, int]] = []  # from where to where those that end earlier are open, without gaps
+    spans: list[tuple[int, int]] = []  # disjoint and in order: the stretches that earlier tapes cover
     for last, group in groupby(sorted(tapes, key=lambda tape: tape.last), key=lambda tape: tape.last):
         start = last
         for tape in group:
@@ -77,31 +78,37 @@ def _nest(tapes: Sequence[Tape]) -> Iterator[Tape]:
             first = min([tape.first, *(begun for begun, _ in overlapping)])
             yield replace(tape, first=first)
             start = min(start, first)
+        # These stretches are one now.
         while spans and spans[-1][1] >= start:
             start = min(start, spans.pop()[0])
         spans.append((start, last))
 
 
 def _check_depth(tapes: Sequence[Tape], function: Function) -> None:
-    """Raise SpecError (E-BACKEND) where more tapes, outer ones first, are open at once than Python nests blocks."""
+    """Raise SpecError (E-BACKEND) where more tapes are open at once than Python nests blocks.
+
+    ``tapes``: those of a function, outer ones first.
+    """
     around: list[Tape] = []
+    deepest: list[Tape] = []
     for tape in tapes:
         around = [*(each for each in around if each.last >= tape.first), tape]
-        if len(around) > MOST:
-            taken = sorted(position for each in around for position in each.gradients)
-            first, last = (function.instructions[position].op for position in (taken[0], taken[-1]))
-            raise SpecError(
-                [
-                    Diagnostic(
-                        code="E-BACKEND",
-                        message=f"{len(around)} tapes would be open at the same time, for the gradients of '{first}' "
-                        f"to '{last}', and Python nests at most {MOST}",
-                        help="choose the backend torch, which needs no tapes; or give updates forwards of their own, "
-                        "after the update before, and inner steps of `adapt` `order: 1`",
-                    )
-                ],
-                {},
-            )
+        deepest = max(deepest, around, key=len)
+    if len(deepest) > MOST:
+        taken = sorted(position for each in deepest for position in each.gradients)
+        first, last = (function.instructions[position].op for position in (taken[0], taken[-1]))
+        raise SpecError(
+            [
+                Diagnostic(
+                    code="E-BACKEND",
+                    message=f"{len(deepest)} tapes would be open at the same time, for the gradients of '{first}' to "
+                    f"'{last}', and Python nests at most {MOST}",
+                    help="choose the backend torch, which needs no tapes; or give updates forwards of their own, after "
+                    "the update before, and inner steps of `adapt` `order: 1`",
+                )
+            ],
+            {},
+        )
 
 
 def find_differentiated_sets(function: Function) -> frozenset[str]:
