@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from runtime.codegen import syntax
-from runtime.codegen.flow import find_gradient_paths, find_rerun, find_row_sets, find_sent, find_varying_sets
+from runtime.codegen.flow import find_gradient_paths, find_rerun, find_row_sets, find_sent
 
 if TYPE_CHECKING:
     from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction, ResolveOverflow
@@ -332,6 +332,8 @@ class EmitScope(Struct, frozen=True, kw_only=True, dict=True):
     """By value: the part of an expression that is written where the value is read."""
     checked: frozenset[str] = frozenset()
     """Gradient sets with a verdict, and the values derived from them."""
+    open_sets: frozenset[str] = frozenset()
+    """Gradient sets whose content may depend on earlier steps, or on verdicts."""
     floating: frozenset[str] = frozenset()
     """The values that are known to be floating, of the type of the step."""
 
@@ -356,17 +358,12 @@ class EmitScope(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def paths(self) -> Mapping[int, frozenset[int]]:
         """Return, by the id of every gradient, the ids of the instructions on its path."""
-        return find_gradient_paths(self.function.instructions, self.program)
+        return find_gradient_paths(self.function.instructions, self.makers, self.program)
 
     @cached_property
     def row_sets(self) -> frozenset[str]:
         """Return the gradient sets in which tables have rows."""
         return find_row_sets(self.function)
-
-    @cached_property
-    def varying_sets(self) -> frozenset[str]:
-        """Return the gradient sets whose content may depend on earlier steps, or on verdicts."""
-        return find_varying_sets(self.function)
 
     @cached_property
     def sent(self) -> frozenset[str]:

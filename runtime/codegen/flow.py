@@ -91,12 +91,6 @@ def find_row_sets(function: Function) -> frozenset[str]:
     return frozenset(each.output for each in made if each.rows and each.output is not None)
 
 
-def find_varying_sets(function: Function) -> frozenset[str]:
-    """Return the gradient sets of a function whose content may depend on earlier steps, or on verdicts."""
-    made = (each for each in function.instructions if isinstance(each, TakeAccumulated | Transform) and each.may_miss)
-    return frozenset(each.output for each in made)
-
-
 def find_sent(function: Function) -> frozenset[str]:
     """Return the values of a function that messages take to other processes."""
     starts = (each for each in function.instructions if isinstance(each, Start))
@@ -184,12 +178,14 @@ def find_through(instructions: Sequence[Instruction], path: Collection[int]) -> 
     return {op: reads for op, reads in kept.items() if reads}
 
 
-def find_gradient_paths(instructions: Sequence[Instruction], program: Program) -> Mapping[int, frozenset[int]]:
+def find_gradient_paths(
+    instructions: Sequence[Instruction], producers: Mapping[str, Instruction], program: Program
+) -> Mapping[int, frozenset[int]]:
     """Return, by id of a gradient, the ids of the instructions on a differentiable path from its targets to its loss.
 
-    A gradient on the path adds its own path: differentiating it again reads all of that.
+    A gradient on the path adds its own path: differentiating it again reads all of that. ``producers``: what makes each
+    value.
     """
-    producers = {value: each for each in instructions for value in each.defines}
     places = {id(each): place for place, each in enumerate(instructions)}
     paths: dict[int, frozenset[int]] = {}
     for gradient in (each for each in instructions if isinstance(each, Gradient)):  # inner ones come first

@@ -44,7 +44,7 @@ def lower_check(instruction: CheckFinite, scope: EmitScope) -> Lowered:
         return Lowered(code=with_notes(instruction, [line_of(instruction, statement)]), graph="either")
     read = ((each, syntax.name(scope.names.value(each))) for each in instruction.gradients)
     named = ((each, read_values(name) if instruction.rows else name) for each, name in read)
-    sets = (scope.dialect.present(name) if each in scope.varying_sets else name for each, name in named)
+    sets = (scope.dialect.present(name) if each in scope.open_sets else name for each, name in named)
     filled: dict[str, ast.expr] = {}
     if instruction.filled:
         filled["filled"] = syntax.name(scope.names.value(instruction.filled))
@@ -154,6 +154,12 @@ def hold_lines(context: EmitContext) -> Iterator[Line]:
         test = ast.Compare(left=syntax.name("mode"), ops=[operator], comparators=[listed])
         held = ast.IfExp(test=test, body=held, orelse=syntax.call("frozenset"))
     yield Line(statement=syntax.perform(syntax.call("gates.hold", held)), comment="nothing counts it")
+
+
+def find_open(function: Function) -> frozenset[str]:
+    """Return the gradient sets whose content may depend on earlier steps, or on verdicts."""
+    made = (each for each in function.instructions if isinstance(each, TakeAccumulated | Transform) and each.may_miss)
+    return frozenset(each.output for each in made)
 
 
 def find_tainted(function: Function) -> frozenset[str]:

@@ -159,7 +159,9 @@ def test_the_path_of_a_gradient_is_the_compilers():
     count = 0
     for plan in plans():
         for function in (function for mode in plan.program.modes for function in mode.functions):
-            graph, paths = plan.graphs[function.name], find_gradient_paths(function.instructions, plan.program)
+            makers = {value: each for each in function.instructions for value in each.defines}
+            paths = find_gradient_paths(function.instructions, makers, plan.program)
+            graph = plan.graphs[function.name]
             for gradient in (each for each in function.instructions if isinstance(each, Gradient)):
                 (node,) = (name for name, each in graph.nodes.items() if each.derivative and each.op == gradient.op)
                 members = {graph.nodes[name].op for name in graph.paths[node].nodes}

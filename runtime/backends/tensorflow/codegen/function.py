@@ -19,7 +19,7 @@ from runtime.codegen.dialect import EmitContext, EmitScope
 from runtime.codegen.instrument import in_range, input_lines, instrument, start_lines
 from runtime.codegen.lower import lower
 from runtime.codegen.lower.evaluate import batch_size_lines, find_inlined
-from runtime.codegen.lower.overflow import find_tainted
+from runtime.codegen.lower.overflow import find_open, find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
 from runtime.codegen.norms import measured
 from runtime.codegen.resources import find_inputs
@@ -97,6 +97,7 @@ class _Writer(Struct, frozen=True, kw_only=True):
             mode=function.mode,
             inlined=find_inlined(function),
             checked=find_tainted(function),
+            open_sets=find_open(function),
             function=function,
             floating=find_floating(function, context.program),
             tapes={id(instructions[at]): each.variable for each in tapes for at in each.span.gradients},

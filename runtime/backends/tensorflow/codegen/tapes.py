@@ -35,15 +35,16 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
     recorded: then each has its own. The same holds where one gradient is on the path of another.
     """
     positions = {id(each): position for position, each in enumerate(function.instructions)}
-    made_at = {value: position for position, each in enumerate(function.instructions) for value in each.defines}
-    paths = find_gradient_paths(function.instructions, program)
+    makers = {value: each for each in function.instructions for value in each.defines}
+    paths = find_gradient_paths(function.instructions, makers, program)
     tapes: list[Tape] = []
     recording: dict[int, set[int]] = {}  # by position, the tapes with paths through it
     for position, gradient in enumerate(function.instructions):
         if not isinstance(gradient, Gradient):
             continue
         path = [positions[key] for key in paths[id(gradient)]]
-        recorded = [*path, made_at.get(gradient.loss, position - 1)]  # and everything that computes its loss
+        computed = position - 1 if gradient.loss not in makers else positions[id(makers[gradient.loss])]
+        recorded = [*path, computed]  # and everything that computes its loss
         tape = Tape(first=min(recorded), last=max(recorded), gradients=(position,))
         # Two can share one if their paths meet, and no gradient is taken before both end.
         meeting = sorted({at for each in path for at in recording.get(each, ())})

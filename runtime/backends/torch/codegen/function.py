@@ -35,7 +35,7 @@ from runtime.codegen.instrument import in_range, input_lines, instrument, start_
 from runtime.codegen.lower import lower
 from runtime.codegen.lower.adapt import is_adapted
 from runtime.codegen.lower.evaluate import batch_size_lines, find_inlined
-from runtime.codegen.lower.overflow import find_tainted
+from runtime.codegen.lower.overflow import find_open, find_tainted
 from runtime.codegen.module import describe_function, input_line, shape_comment
 from runtime.codegen.norms import measured
 from runtime.codegen.resources import find_inputs
@@ -58,6 +58,7 @@ def emit_function(function: Function, context: EmitContext) -> Block:
         mode=function.mode,
         inlined=find_inlined(function),
         checked=find_tainted(function),
+        open_sets=find_open(function),
         function=function,
     )
     instructions = tuple(gather_releases(function.instructions))
