@@ -352,7 +352,7 @@ class EmitScope(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def rerun(self) -> Mapping[int, tuple[int, Forward]]:
-        """Return, by id, the position of each forward that runs again when a gradient is taken through it."""
+        """Return, by id, the forwards that run again when a gradient is taken through them, each with its position."""
         return find_rerun(self.function, self.program)
 
     @cached_property

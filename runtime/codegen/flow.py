@@ -243,7 +243,7 @@ def find_reaching(loss: str, producers: Mapping[str, Instruction]) -> Iterator[i
 
 
 def find_rerun(function: Function, program: Program) -> Mapping[int, tuple[int, Forward]]:
-    """Return, by id, the position of each forward that runs again when a gradient is taken through it."""
+    """Return, by id, the forwards that run again when a gradient is taken through them, each with its position."""
     return {
         id(each): (at, each)
         for at, each in enumerate(function.instructions)

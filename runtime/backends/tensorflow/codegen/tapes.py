@@ -43,8 +43,8 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
         if not isinstance(gradient, Gradient):
             continue
         path = [positions[key] for key in paths[id(gradient)]]
-        computed = position - 1 if gradient.loss not in makers else positions[id(makers[gradient.loss])]
-        recorded = [*path, computed]  # and everything that computes its loss
+        loss = makers.get(gradient.loss)
+        recorded = [*path, position - 1 if loss is None else positions[id(loss)]]  # up to what computes the loss
         tape = Tape(first=min(recorded), last=max(recorded), gradients=(position,))
         # Two can share one if their paths meet, and no gradient is taken before both end.
         meeting = sorted({at for each in path for at in recording.get(each, ())})
@@ -66,10 +66,11 @@ def find_tapes(function: Function, program: Program) -> tuple[Tape, ...]:
 
 
 def nest(tapes: Sequence[Tape]) -> Iterator[Tape]:
-    """Yield the tapes, widened so that any two are disjoint or nested: of two that cross, the later one begins earlier.
+    """Yield the tapes, widened so that any two are disjoint or nested.
 
-    Recording more than a path costs nothing in a graph, and changes no number: only watched values matter. A tape is
-    widened only because of others that end before it, so one pass in the order of their ends is enough.
+    Of two that cross, the one that ends later is made to begin no later than the other. Recording more than a path
+    costs nothing in a graph, and changes no number: only watched values matter. A tape is widened only because of
+    others that end before it, so one pass in the order of their ends is enough.
     """
     spans: list[tuple[int, int]] = []  # disjoint and in order: the stretches that earlier tapes cover
     for last, group in groupby(sorted(tapes, key=lambda tape: tape.last), key=lambda tape: tape.last):
@@ -79,7 +80,7 @@ def nest(tapes: Sequence[Tape]) -> Iterator[Tape]:
             first = min([tape.first, *(begun for begun, _ in overlapping)])
             yield replace(tape, first=first)
             start = min(start, first)
-        # These stretches are one now.
+        # For tapes that end later, the stretches that this group overlaps are one.
         while spans and spans[-1][1] >= start:
             start = min(start, spans.pop()[0])
         spans.append((start, last))
