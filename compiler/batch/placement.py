@@ -10,8 +10,9 @@ from msgspec import Struct
 from compiler.batch.losses import find_terms
 from compiler.ir.diagnose import place_in
 from compiler.ir.instructions import MASKS, Evaluate, Forward, Gradient, Instruction, Random
+from compiler.ir.step_graph import find_producers
 from compiler.ir.value import Argument, Ref
-from compiler.passes.order import find_producers, sort_by_data
+from compiler.passes.order import sort_by_data
 from compiler.types.calls import BATCH, Called, Placement, has_batch
 from compiler.types.dimension import UNKNOWN, TensorType
 from graphspec.declare.graph import GraphSpec

@@ -9,7 +9,8 @@ from msgspec import Struct
 from compiler.batch.placement import PlacementAnalysis
 from compiler.facts.models import ModelFacts
 from compiler.ir.instructions import Evaluate, Forward, Instruction, Random
-from compiler.passes.order import find_producers, sort_by_data
+from compiler.ir.step_graph import find_producers
+from compiler.passes.order import sort_by_data
 from compiler.types.calls import Placement
 
 

@@ -14,9 +14,9 @@ from compiler.batch.placement import PlacementAnalysis, is_gathering
 from compiler.batch.roles import find_roles
 from compiler.ir.instructions import Forward, Gradient, Instruction
 from compiler.ir.mode_graph import ModeGraph
-from compiler.ir.step_graph import Decision, Hazard
+from compiler.ir.step_graph import Decision, Hazard, find_producers
 from compiler.passes.activate import reach
-from compiler.passes.order import find_data_ordering, find_producers, sort_by_data
+from compiler.passes.order import find_data_ordering, sort_by_data
 from compiler.passes.presence import is_made_of
 from compiler.types.dimension import TensorType
 

@@ -16,7 +16,6 @@ from compiler.lower.verdict import find_checked
 from compiler.passes.commits import find_commit_groups, find_gradients, takes_part
 from compiler.passes.datasets import check_windows
 from compiler.passes.freeze import check_freezes
-from compiler.passes.order import find_producers
 from compiler.timing.curves import check_scheduled, check_schedules
 from compiler.timing.phases import check_phases
 from compiler.timing.resolve import Timed, apply_pace, check_resets
@@ -204,11 +203,10 @@ def _missing(subject: str, what: str, backend: str, span: Span | None) -> Diagno
 def check_skip_scope(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     """Yield E-SKIP-SCOPE where all updates must form one group but one happens before another's gradient."""
     asking = next((node.op for node in graph.nodes.values() if node.overflow == "all"), "")
-    producers = find_producers(graph.nodes.values()) if asking else {}
     for group in find_commit_groups(graph) if asking else ():
         updates = [node.id for node in group if takes_part(node)]
         for node in group:
-            gradients = find_gradients(graph.nodes, node, producers)
+            gradients = find_gradients(graph.nodes, node, graph.producers)
             early = (first for each in gradients for first in graph.causality.past(each, updates))
             for first in dict.fromkeys(graph.nodes[each].op for each in early):
                 yield Diagnostic(

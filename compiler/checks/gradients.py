@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from compiler.batch.losses import find_terms
 from compiler.ir.cell import find_parameter_cells
 from compiler.ir.diagnose import span_of
+from compiler.ir.digraph import number
 from compiler.ir.instructions import Evaluate, Gradient, Instruction
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import StepGraph
@@ -24,23 +25,22 @@ REGRESSIONS = frozenset({"mse", "l1", "huber"})
 def check_loss_terms(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield E-NO-GRADIENT for an additive term of a loss that reaches no target of any gradient of that loss."""
     paths = graph.paths
-    users: dict[str, list[str]] = {}
+    users: dict[str, list[tuple[Instruction, Derivative]]] = {}
     for node, derivative in graph.gradients():
-        users.setdefault(derivative.loss, []).append(node.id)
-    for loss, names in users.items():
-        reached = frozenset[str]().union(*(paths[name].nodes for name in names))
-        gradients = [graph.nodes[name] for name in names]
-        if not reached or any(isinstance(node, Gradient) and node.grad_outputs for node in gradients):
+        users.setdefault(derivative.loss, []).append((node, derivative))
+    for loss, gradients in users.items():
+        reached, targets = set[str](), set[str]()
+        for node, derivative in gradients:
+            reached |= paths[node.id].nodes
+            targets.update(derivative.models, derivative.values)
+        if not reached or any(isinstance(node, Gradient) and node.grad_outputs for node, _ in gradients):
             continue  # the targets are checked instead; what has `grad_outputs` is no sum of terms
-        derivatives = [node.derivative for node in gradients if node.derivative is not None]
-        targets = sorted({target for each in derivatives for target in (*each.models, *each.values)})
-        *others, last = (f"'{target}'" for target in targets)
-        either = f"{', '.join(others)} or {last}" if others else last
-        op, written = gradients[0].op, _written(graph, loss)
-        for term in find_summands(graph, loss, frozenset(targets)):
+        for term in find_summands(graph, loss, targets):
             if graph.producers.get(term) in reached:
                 continue
-            part = _written(graph, term)
+            *others, last = (f"'{target}'" for target in sorted(targets))
+            either = f"{', '.join(others)} or {last}" if others else last
+            op, written, part = gradients[0][0].op, _written(graph, loss), _written(graph, term)
             what = f"'{written}'" if part == written else f"the term '{part}' of '{written}'"
             yield Diagnostic(
                 code="E-NO-GRADIENT",
@@ -123,7 +123,7 @@ def _written(graph: ModeGraph, value: str) -> str:
     return value if producer is None or value in graph.spec.ops[op].defines(op) else op
 
 
-def find_summands(graph: ModeGraph, loss: str, targets: frozenset[str]) -> tuple[str, ...]:
+def find_summands(graph: ModeGraph, loss: str, targets: Collection[str]) -> tuple[str, ...]:
     """Return the terms that a loss sums; `add`, `sub`, and constant factors keep terms separate.
 
     A term that is a target itself is left out: the loss depends on it regardless of how it is computed.
@@ -150,7 +150,7 @@ def find_summands(graph: ModeGraph, loss: str, targets: frozenset[str]) -> tuple
 
 def check_bootstrap(graph: ModeGraph) -> Iterator[Diagnostic]:
     """Yield W-TARGET where a model is called twice in one regression loss, once for the target, without `stop`."""
-    place = {name: index for index, name in enumerate(graph.causality.pasts)}
+    place = number(graph.causality.pasts)
     for node, derivative in graph.gradients():
         inside = [graph.nodes[name] for name in sorted(graph.paths[node.id].nodes & graph.nodes.keys())]
         losses = [each for each in inside if isinstance(each, Evaluate) and each.function.name in REGRESSIONS]

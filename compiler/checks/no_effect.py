@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from compiler.ir.cell import Cell
 from compiler.ir.diagnose import span_of
-from compiler.ir.digraph import NOTHING, Bits, intersect, leave_out, unite, unite_all
+from compiler.ir.digraph import NOTHING, Bits, intersect, leave_out, number, unite, unite_all
 from compiler.ir.instructions import TOGETHER
 from compiler.ir.mode_graph import ModeGraph
 from compiler.ir.step_graph import Edge, Hazard
@@ -118,7 +118,7 @@ class _Order(Struct, frozen=True, kw_only=True):
         later: dict[str, Bits] = {}
         for name in reversed([*graph.causality.pasts]):
             later[name] = unite_all((relevant.get(name, NOTHING), *(later[each] for each in after[name])))
-        places = {name: place for place, name in enumerate(graph.causality.pasts)}
+        places = number(graph.causality.pasts)
         return cls(graph=graph, places=places, before=before, after=after, relevant=relevant, relevant_later=later)
 
     def changes_without(self, declared: _After) -> bool:

@@ -41,11 +41,11 @@ def check_recomputed(spec: GraphSpec, graph: StepGraph, table: HazardTable) -> I
     A class may always do something else in evaluation; of two that are tied, only those with buffers or draws are held
     to share what does.
     """
-    shadows, place = spec.shadows(), {name: index for index, name in enumerate(graph.nodes)}
+    shadows = spec.shadows()
     for gradient, path in graph.paths.items() if table.holds_modes else ():
-        again = [name for name in path.nodes if is_recomputed(graph.nodes[name])]
-        recomputed = [graph.nodes[name] for name in sorted(again, key=place.__getitem__)]
-        forwards = [node for node in recomputed if isinstance(node, Forward)]
+        again = [node for node in map(graph.nodes.__getitem__, path.nodes) if is_recomputed(node)]
+        forwards = [node for node in again if isinstance(node, Forward)]
+        forwards.sort(key=lambda node: graph.listing[node.id])
         found: dict[tuple[str, ...], tuple[str, str]] = {}  # ops in training and in evaluation, once for their models
         for one, other in product(forwards, repeat=2):
             models = tuple(dict.fromkeys((one.model, other.model)))

@@ -66,7 +66,9 @@ def check_row_sets(graph: ModeGraph) -> Iterator[Diagnostic]:
 
 def check_lazy(spec: GraphSpec, program: Program) -> Iterator[Diagnostic]:
     """Yield E-ROWS for what keeps a lazy optimizer from leaving rows as they are."""
-    for optimizer in (each for each in program.optimizers if each.is_lazy):
+    for optimizer in program.optimizers:
+        if not optimizer.is_lazy:
+            continue
         tables = find_tables(program.models, optimizer)
         path = next(cell.path for cell in find_optimizers(spec) if cell.name == optimizer.name)
         moving = [name for name in ("momentum", "weight_decay") if optimizer.options.get(name)]

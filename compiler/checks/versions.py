@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from compiler.ir.cell import Cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.step_graph import StepGraph
-from compiler.passes.schedule import find_chains
+from compiler.passes.schedule import Chain, find_chains
 from compiler.passes.versions import find_unordered
 from graphspec.declare.blocks import find_use, find_written
 from graphspec.declare.graph import GraphSpec
@@ -21,9 +21,9 @@ def check_stale(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
         node = graph.nodes[name]
         for gradient in chain.gradients:
             read = find_versions(graph, gradient)
-            for cell in (write.cell for write in node.writes if write.cell.kind != "optimizer"):
-                taken = read.get(cell)
-                written = graph.version(name, cell)
+            for write in node.writes:
+                cell, taken = write.cell, read.get(write.cell)
+                written = None if cell.kind == "optimizer" else graph.version(name, cell)
                 if taken and written is not None and max(taken) < written:
                     yield Diagnostic(
                         code="W-STALE",
@@ -61,17 +61,17 @@ def check_adversary(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
     One warning per judging forward. Silenced by `after: []` on it, which says that the weights at the start of the
     step are meant.
     """
-    applied = {update: chain.gradients for update, chain in find_chains(graph).items()}
+    chains = find_chains(graph)
     judged: dict[str, set[str]] = {}
     movers: dict[str, set[str]] = {}
-    for update, gradients in applied.items():
-        for gradient in gradients:
+    for update, chain in chains.items() if len(chains) > 1 else ():
+        for gradient in chain.gradients:
             for name in graph.paths[gradient].nodes:
-                found = set(_find_movers(graph, name, update, gradient, applied))
+                found = set(_find_movers(graph, name, update, gradient, chains))
                 if found and spec.ops[graph.nodes[name].op].after != ():
                     judged.setdefault(name, set()).add(update)
                     movers.setdefault(name, set()).update(found)
-    for name in (name for name in graph.nodes if name in judged):
+    for name in filter(judged.__contains__, graph.nodes):
         updates, first = sorted(judged[name]), min(movers[name])
         are_judged = " and ".join(f"'{update}'" for update in updates) + (" is" if len(updates) == 1 else " are")
         node = graph.nodes[name]
@@ -89,16 +89,15 @@ def check_adversary(spec: GraphSpec, graph: StepGraph) -> Iterator[Diagnostic]:
         )
 
 
-def _find_movers(
-    graph: StepGraph, name: str, update: str, gradient: str, applied: Mapping[str, tuple[str, ...]]
-) -> Iterator[str]:
+def _find_movers(graph: StepGraph, name: str, update: str, gradient: str, chains: Mapping[str, Chain]) -> Iterator[str]:
     """Yield the updates that, from other losses, move a model which a forward reads unmoved and ``update`` leaves."""
     own = graph.nodes[gradient].derivative
     for read in graph.nodes[name].reads:
         if read.cell.kind == "buffers" or own is None or read.cell in own.cells or graph.version(name, read.cell) != 0:
             continue
         for writer in graph.writers.get(read.cell, ()):
-            derivatives = (graph.nodes[other].derivative for other in applied.get(writer, ()))
+            gradients = chains[writer].gradients if writer in chains else ()
+            derivatives = (graph.nodes[other].derivative for other in gradients)
             losses = {derivative.loss for derivative in derivatives if derivative is not None}
             if writer != update and losses and own.loss not in losses:
                 yield writer

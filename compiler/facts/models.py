@@ -78,11 +78,16 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
 
 @once_per_spec
+def find_named(spec: GraphSpec) -> frozenset[str]:
+    """Return every name that some op refers to."""
+    return frozenset(reference.name for op in spec.ops.values() for reference in op.references())
+
+
+@once_per_spec
 def find_used_models(spec: GraphSpec) -> frozenset[str]:
     """Return the models that some op names, and those they are like."""
-    named = {reference.name for op in spec.ops.values() for reference in op.references()}
     used: set[str] = set()
-    pending = [name for name in spec.models if name in named]
+    pending = list(filter(find_named(spec).__contains__, spec.models))
     while pending:
         name = pending.pop()
         like = spec.models[name].like
@@ -94,8 +99,7 @@ def find_used_models(spec: GraphSpec) -> frozenset[str]:
 @once_per_spec
 def find_used_states(spec: GraphSpec) -> frozenset[str]:
     """Return the states that some op reads or writes, or that are returned."""
-    named = {reference.name for op in spec.ops.values() for reference in op.references()}
-    return frozenset(spec.state).intersection((*named, *(spec.outputs or ())))
+    return frozenset(spec.state).intersection((*find_named(spec), *(spec.outputs or ())))
 
 
 def describe_models(spec: GraphSpec, observed: Observations | None) -> Mapping[str, ModelFacts]:

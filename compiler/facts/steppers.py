@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from compiler.ir.cell import Cell, find_parameter_cells, parameters_of
+from compiler.ir.digraph import number
 from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import UpdateOp
@@ -16,8 +18,11 @@ Cells = tuple[Cell, ...]
 def find_model_cells(spec: GraphSpec) -> Mapping[str, Cells]:
     """Return, by update, the parameter cells of its models."""
     cells = find_parameter_cells(spec)
-    updates = ((name, op) for name, op in spec.ops.items() if isinstance(op, UpdateOp))
-    return {name: tuple(dict.fromkeys(cell for model in op.update for cell in cells[model])) for name, op in updates}
+    found: dict[str, Cells] = {}
+    for name, op in spec.ops.items():
+        if isinstance(op, UpdateOp):
+            found[name] = tuple(dict.fromkeys(chain.from_iterable(cells[model] for model in op.update)))
+    return found
 
 
 @once_per_spec
@@ -49,7 +54,7 @@ def find_steppers(spec: GraphSpec) -> Mapping[Cell, tuple[tuple[str, str], ...]]
 @once_per_spec
 def place_owned(spec: GraphSpec) -> Mapping[Cell, int]:
     """Return the positions of the cells that one update steps for several."""
-    return {cell: place for place, cell in enumerate(find_owners(spec))}
+    return number(find_owners(spec))
 
 
 def is_sharing(spec: GraphSpec, update: str) -> bool:
@@ -60,8 +65,8 @@ def is_sharing(spec: GraphSpec, update: str) -> bool:
 
 def find_stepped_cells(spec: GraphSpec, update: str) -> Cells:
     """Return the parameter cells that an update steps: those of its models that no other update steps for it."""
-    owners = find_owners(spec)
-    return tuple(cell for cell in find_model_cells(spec)[update] if owners.get(cell, update) == update)
+    cells, owners = find_model_cells(spec)[update], find_owners(spec)
+    return tuple(cell for cell in cells if owners.get(cell, update) == update) if owners else cells
 
 
 @once_per_spec
@@ -85,6 +90,8 @@ def is_kept(spec: GraphSpec, update: str, model: str) -> bool:
 def find_excluded(spec: GraphSpec, update: str, models: tuple[str, ...]) -> tuple[str, ...]:
     """Return the models of other updates, tied to some of these, whose parameters those updates step."""
     cells, owners = find_parameter_cells(spec), find_owners(spec)
+    if not owners:
+        return ()
     shared = {cell for model in models for cell in cells[model] if owners.get(cell, update) != update}
     found: dict[str, None] = {}
     for owner in dict.fromkeys(owners[cell] for cell in sorted(shared, key=place_owned(spec).__getitem__)):

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import count
 from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
 Node = TypeVar("Node", bound=Hashable)
+
+
+def number(names: Iterable[Node]) -> dict[Node, int]:
+    """Return the position of every name, from 0."""
+    return dict(zip(names, count(), strict=False))
 
 
 def find_cycles(edges: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]:
@@ -37,7 +43,7 @@ def find_cycles(edges: Iterable[tuple[str, str]]) -> tuple[tuple[str, ...], ...]
     graph.add_edges_from((before, after) for before, afters in successors.items() for after in afters)
     components = networkx.strongly_connected_components(graph)
     knots = (part for part in components if len(part) > 1 or any(name in successors[name] for name in part))
-    position = {name: index for index, name in enumerate(successors)}
+    position = number(successors)
     starts = sorted((min(knot, key=position.__getitem__) for knot in knots), key=position.__getitem__)
     return tuple(_shortest_return(successors, start) for start in starts)
 

@@ -10,9 +10,9 @@ from msgspec import Struct
 from compiler.facts.models import ModelFacts
 from compiler.ir.digraph import Causality
 from compiler.ir.instructions import Instruction
-from compiler.ir.step_graph import Edge, GradientPath
+from compiler.ir.step_graph import Edge, GradientPath, find_producers
 from compiler.ir.value import Derivative
-from compiler.passes.order import close_ordering, find_producers
+from compiler.passes.order import close_ordering
 from compiler.passes.paths import find_every_path
 from compiler.types.values import Values
 from graphspec.declare.graph import GraphSpec
@@ -50,4 +50,4 @@ class ModeGraph(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def paths(self) -> Mapping[str, GradientPath]:
         """Return the path of every gradient of the mode."""
-        return find_every_path(self.nodes, self.causality)
+        return find_every_path(self.nodes, self.producers, self.causality)

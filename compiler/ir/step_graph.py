@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
 
 from compiler.ir.cell import Cell, CellVersion
-from compiler.ir.digraph import Causality
+from compiler.ir.digraph import Causality, number
 from compiler.ir.instructions import Commit, Instruction
 from compiler.ir.program import Mode
 from graphspec.diagnostics import Diagnostic, Span
@@ -86,7 +87,12 @@ class GraphFlags(Struct, frozen=True, kw_only=True):
     """Forwards of sharded models whose weights stay gathered: a gradient of a gradient runs back through them."""
 
 
-class StepGraph(Struct, frozen=True, kw_only=True):
+def find_producers(nodes: Iterable[Instruction]) -> dict[str, str]:
+    """Return the node that defines each value."""
+    return {value: node.id for node in nodes for value in node.provides}
+
+
+class StepGraph(Struct, frozen=True, kw_only=True, dict=True):
     """One mode of a step with one set of ops that fire together, and everything the passes found out about it."""
 
     mode: Mode
@@ -127,6 +133,21 @@ class StepGraph(Struct, frozen=True, kw_only=True):
     def edges(self) -> tuple[Edge, ...]:
         """Return every ordering constraint: happens-before and hazards."""
         return self.ordering + self.hazards
+
+    @cached_property
+    def producers(self) -> Mapping[str, str]:
+        """Return the node that defines each value."""
+        return find_producers(self.nodes.values())
+
+    @cached_property
+    def listing(self) -> Mapping[str, int]:
+        """Return the position of every node in listed order."""
+        return number(self.nodes)
+
+    @cached_property
+    def position(self) -> Mapping[str, int]:
+        """Return the position of every node in the sequence."""
+        return number(self.sequence)
 
     def version(self, node: str, cell: Cell) -> int | None:
         """Return the version of a cell that a node reads, None where it does not read it."""

@@ -44,7 +44,7 @@ def find_violations(graph: StepGraph) -> Iterator[str]:
     if sorted(graph.sequence) != sorted(graph.nodes):
         yield "the sequence is not a permutation of the nodes"
     else:
-        position = {name: index for index, name in enumerate(graph.sequence)}
+        position = graph.position
         for edge in graph.edges:
             if position[edge.before] >= position[edge.after]:
                 yield f"{edge.after} stands before {edge.before} ({edge.hazard.value})"

@@ -15,7 +15,8 @@ from compiler.ir.cell import Cell
 from compiler.ir.diagnose import span_of
 from compiler.ir.instructions import Instruction
 from compiler.ir.program import Gate, Mode, back_of, drop_of, window_of
-from compiler.passes.order import find_producers, find_sources, find_writers
+from compiler.ir.step_graph import find_producers
+from compiler.passes.order import find_sources, find_writers
 from compiler.passes.presence import find_absent, find_idle_writes
 from compiler.passes.schedule import is_update
 from graphspec.analysis.iterations import find_repeated
@@ -45,8 +46,11 @@ def find_gates(
     """Return the gate of every op of a mode that does not simply fire in each of its steps."""
     gates: dict[str, Gate] = {}
     for node in nodes.values():
-        parts = [part for part in node.within if part.is_gated]  # those without which there are steps
-        gates |= {part.name: _gate_part(part, outer) for part, outer in zip(parts, (None, *parts), strict=False)}
+        outer = None
+        for part in node.within:
+            if part.is_gated:  # there are steps without it
+                gates[part.name] = _gate_part(part, outer)
+                outer = part
     present = frozenset(node.admission for node in nodes.values())
     ops, writers = [node for node in nodes.values() if node.id == node.op], find_writers(nodes.values())
     while True:  # a gate may make the gate of what follows it
@@ -77,8 +81,10 @@ def find_live_gates(
     gates = find_gates(spec, nodes, restricted)
     by_op = {gate.op: gate for gate in gates}
     firing = find_firing(nodes, Outputs(values=(), demanded=demanded), by_op, frozenset(by_op))
-    live = {nodes[name].admission for name in firing}
-    live |= {part.name for name in firing for part in nodes[name].within}
+    live: set[str] = set()
+    for name in firing:
+        live.add(nodes[name].admission)
+        live.update(part.name for part in nodes[name].within)
     return tuple(gate for gate in gates if gate.op in live)
 
 
@@ -123,9 +129,11 @@ def find_firing(
             roots.append(name)
     firing = reach(roots, nodes, producers, absent | find_idle_writes(nodes, gates.keys() - fired))
     found = set(firing)
-    for node in (nodes[producers[value]] for value in outputs.values if value in producers):
-        makers = (producers[use.value] for use in node.uses if use.value in producers)
-        if node.return_if_available and firing.issuperset(makers):
+    for value in outputs.values:
+        node = nodes.get(producers.get(value, ""))
+        if node is None or not node.return_if_available:
+            continue
+        if firing.issuperset(producers[use.value] for use in node.uses if use.value in producers):
             found.add(node.id)
     return frozenset(found)
 
@@ -179,8 +187,10 @@ def reach(
         if name in reached:
             continue
         reached.add(name)
-        made = ((producers[use.value], use.optional) for use in nodes[name].uses if use.value in producers)
-        pending.extend(maker for maker, is_optional in made if not (is_optional and maker in absent))
+        for use in nodes[name].uses:
+            maker = producers.get(use.value)
+            if maker is not None and not (use.optional and maker in absent):
+                pending.append(maker)
     return frozenset(reached)
 
 
@@ -197,8 +207,6 @@ def _gate(
     A value on demand needs none for its data sets: nothing requests it on others.
     """
     op = spec.ops[node.op]
-    start, until = _count(op.opens, "steps"), _count(op.until, "steps")
-    first, last = _count(op.opens, "updates"), _count(op.until, "updates")
     groups: list[tuple[str, ...]] = []  # it fires with an op of each: its `every:` update, writers of what it averages
     if isinstance(op.every, str):
         groups.append((op.every,))
@@ -212,6 +220,8 @@ def _gate(
     is_watched = isinstance(op, EmaOp) and (op.use.eval == "swap" or op.is_counted)
     if every == 1 and op.opens is None and op.until is None and is_free and not is_watched:
         return None
+    start, until = _count(op.opens, "steps"), _count(op.until, "steps")
+    first, last = _count(op.opens, "updates"), _count(op.until, "updates")
     gate = Gate(op=node.op, every=every, start=start, until=until, datasets=datasets)
     if first is not None or last is not None:  # an average counts the writes of its source, an update its own
         gate = replace(gate, first=first, last=last, counted=groups[-1] if node.follows else (node.op,))

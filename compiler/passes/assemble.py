@@ -46,11 +46,13 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
         if isinstance(node, Evaluate) and node.into:
             inlined.setdefault(node.into, []).extend(uses)
             continue
-        last.update((value, name) for value in node.defines)
+        last.update(dict.fromkeys(node.defines, name))
         last.update((use.value, name) for use in uses if use.value in last)
-    checks = (node for node in graph.nodes.values() if isinstance(node, CheckFinite) or node.combined)
-    verdicts = {node.verdict for node in graph.nodes.values()}  # the end of the step asks for them once more
-    kept = {*graph.outputs, *verdicts, *(value for node in checks for value in node.defines)}
+    kept = {*graph.outputs}
+    for node in graph.nodes.values():
+        kept.add(node.verdict)  # the end of the step asks for it once more
+        if isinstance(node, CheckFinite) or node.combined:
+            kept.update(node.defines)
     released: dict[str, list[str]] = {}
     for value, name in last.items():
         if value not in kept:
@@ -72,7 +74,7 @@ def assemble(graph: StepGraph, name: str, types: Mapping[str, TensorType]) -> Fu
     releases, facts = find_releases(graph), NodeFacts.of(graph)
     parts, part = max((node.micro_batch for node in graph.nodes.values()), default=0), 0
     instructions: list[Instruction] = []
-    for node in (graph.nodes[name] for name in graph.sequence):
+    for node in map(graph.nodes.__getitem__, graph.sequence):
         begins = node.has_line and node.micro_batch not in (0, part)  # a stretch of another micro-batch
         part = node.micro_batch if begins else part
         instructions.append(_finish(node, graph, facts, (f"micro-batch {part} of {parts}",) if begins else ()))
@@ -81,9 +83,9 @@ def assemble(graph: StepGraph, name: str, types: Mapping[str, TensorType]) -> Fu
             large = (value for value in values if is_large(types.get(graph.wholes.get(value, value), UNKNOWN)))
             instructions.append(Release(op=node.op, values=values, large=tuple(large)))
     instructions.extend(_resolve(graph))
-    defined = {value for node in graph.nodes.values() for value in node.defines}
-    returned = tuple(value for value in graph.outputs if value in defined or value in graph.states)
-    states = [state_of(value) for value in returned if value in graph.states]
+    there = graph.states.union(*(node.defines for node in graph.nodes.values()))
+    returned = tuple(filter(there.__contains__, graph.outputs))
+    states = map(state_of, filter(graph.states.__contains__, returned))
     reads = tuple(Read(cell=cell, version=len(graph.writers.get(cell, ()))) for cell in states)
     instructions.append(Emit(op="outputs", reads=reads, values=returned))
     return Function(
@@ -103,8 +105,6 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     """The decisions worth a comment."""
     carried: frozenset[tuple[str, str]]
     """(value, node): the use is on the path of some gradient."""
-    position: Mapping[str, int]
-    """Places in the sequence."""
 
     @classmethod
     def of(cls, graph: StepGraph) -> NodeFacts:
@@ -116,7 +116,6 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
         return cls(
             notes={name: tuple(texts) for name, texts in notes.items()},
             carried=frozenset[tuple[str, str]]().union(*(path.uses for path in graph.paths.values())),
-            position={name: index for index, name in enumerate(graph.sequence)},
         )
 
 
@@ -153,7 +152,7 @@ def _finish(node: Instruction, graph: StepGraph, facts: NodeFacts, notes: tuple[
                 notes=notes,
                 retain_graph=node.id in flags.retained,
                 create_graph=node.id in flags.created,
-                recomputed=find_recomputed(node, graph, facts.position),
+                recomputed=find_recomputed(node, graph),
             )
         case RestoreAccumulator():
             return replace(node, notes=notes, unless=commits)
@@ -161,15 +160,14 @@ def _finish(node: Instruction, graph: StepGraph, facts: NodeFacts, notes: tuple[
             return replace(node, notes=notes, commits=commits) if notes or commits else node
 
 
-def find_recomputed(node: Instruction, graph: StepGraph, position: Mapping[str, int]) -> tuple[Recomputed, ...]:
+def find_recomputed(node: Instruction, graph: StepGraph) -> tuple[Recomputed, ...]:
     """Return the models whose forwards a gradient recomputes, with the modes of those forwards."""
-    forwards = (graph.nodes[name] for name in graph.paths[node.id].nodes)
+    forwards = map(graph.nodes.__getitem__, graph.paths[node.id].nodes)
     again = [each for each in forwards if isinstance(each, Forward) and is_recomputed(each)]
-    made = (
-        Recomputed(model=call.model, train=call.train, kept=bool(call.writes))
-        for call in sorted(again, key=lambda call: position[call.id])
+    again.sort(key=lambda call: graph.position[call.id])
+    return tuple(
+        dict.fromkeys(Recomputed(model=each.model, train=each.train, kept=bool(each.writes)) for each in again)
     )
-    return tuple(dict.fromkeys(made))
 
 
 def _resolve(graph: StepGraph) -> Iterator[ResolveOverflow]:

@@ -17,7 +17,7 @@ from compiler.ir.instructions import TOGETHER, AllFinite, CheckFinite, Commit, I
 from compiler.ir.program import window_of
 from compiler.ir.step_graph import StepGraph
 from compiler.ir.value import Use
-from compiler.passes.order import data_edges, find_producers, find_sources, find_writers
+from compiler.passes.order import data_edges, find_sources, find_writers
 from compiler.passes.schedule import is_update
 
 ALWAYS: Commit = ()
@@ -32,7 +32,7 @@ def find_commits(graph: StepGraph) -> StepGraph:
     return replace(
         graph,
         nodes=list_among(graph.nodes, combined),
-        ordering=(*graph.ordering, *(edge for each in combined for edge in data_edges(each, conditions.producers))),
+        ordering=(*graph.ordering, *(edge for each in combined for edge in data_edges(each, graph.producers))),
         commits={name: commit for name, commit in found.items() if commit},
     )
 
@@ -60,11 +60,10 @@ def find_commit_groups(graph: StepGraph) -> Iterable[tuple[Instruction, ...]]:
         return (sharing,)
     causality = graph.causality
     updates = causality.collect({node.op for node in graph.nodes.values() if takes_part(node)} if sharing else ())
-    producers = find_producers(graph.nodes.values()) if sharing else {}
     groups: dict[Bits, list[Instruction]] = {}
     for node in sharing:
         before = NOTHING
-        for gradient in find_gradients(graph.nodes, node, producers):
+        for gradient in find_gradients(graph.nodes, node, graph.producers):
             before = unite(before, causality.meet(gradient, updates))
         groups.setdefault(trim(before), []).append(node)
     return tuple(tuple(group) for group in groups.values())
@@ -104,7 +103,6 @@ class Conditions(Struct, frozen=True, kw_only=True):
     """Finds the conditions of writes: those of the writes of gradients, and of what follows these."""
 
     graph: StepGraph
-    producers: Mapping[str, str]
     own: Mapping[str, tuple[str, ...]]
     """By write of gradients under verdicts: its own verdict, or that of its group."""
     combined: Mapping[str, AllFinite]
@@ -119,20 +117,20 @@ class Conditions(Struct, frozen=True, kw_only=True):
         """Return the conditions of a graph."""
         groups = find_commit_groups(graph)
         checked = [group for group in groups if graph.scaled or any(node.overflow in TOGETHER for node in group)]
-        producers = find_producers(graph.nodes.values()) if checked else {}
         own: dict[str, tuple[str, ...]] = {}
         combined: dict[str, AllFinite] = {}
         for group in checked:
             verdicts = tuple(dict.fromkeys(node.verdict for node in group))
             if len(verdicts) > 1:
-                made = _combine([graph.nodes[producers[each]] for each in verdicts], verdicts)
+                made = _combine([graph.nodes[graph.producers[each]] for each in verdicts], verdicts)
                 combined[made.output], verdicts = made, (made.output,)
             own |= {node.id: verdicts for node in group}
-        alone = [node for node in graph.nodes.values() if node.verdict and node.overflow in ("own", "error")]
-        own |= {node.id: (node.verdict,) for node in alone}
+        for node in graph.nodes.values():
+            if node.verdict and node.overflow in ("own", "error"):
+                own[node.id] = (node.verdict,)
         there = {value for each in graph.nodes.values() for value in each.provides} if own else set[str]()
         givers = {each.verdict: own[name] for name, each in graph.nodes.items() if name in own}
-        return cls(graph=graph, producers=producers, own=own, combined=combined, there=there, givers=givers)
+        return cls(graph=graph, own=own, combined=combined, there=there, givers=givers)
 
     def find(self, name: str) -> Commit:
         """Return the condition of a write: its own, and those of the writes it follows."""

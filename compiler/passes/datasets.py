@@ -140,8 +140,12 @@ class DatasetActivity(Struct, frozen=True, kw_only=True):
         places = find_places(spec)
         closing = find_closing(spec)
         nodes = {key: node for key, node in nodes.items() if not places[node.op].isdisjoint(possible)}
-        views = {each: _restrict(nodes, each, places, closing) for each in possible}
-        outputs = {each: find_outputs(spec, mode, _restrict(nodes, each, places)) for each in possible}
+        outputs: dict[str, Outputs] = {}
+        admitted: dict[str, frozenset[str]] = {}
+        for each in possible:
+            outputs[each] = find_outputs(spec, mode, _restrict(nodes, each, places))
+            view = _restrict(nodes, each, places, closing)
+            admitted[each] = frozenset(node.admission for node in view.values())
         restricted = {
             name: tuple(each for each in possible if each in found)
             for name, found in places.items()
@@ -152,7 +156,6 @@ class DatasetActivity(Struct, frozen=True, kw_only=True):
         repeated = find_repeated(spec).values() if any(node.within for node in nodes.values()) else ()
         gates = (*others, *sort_gates(live, dict.fromkeys(repeated)))
         gated = frozenset(gate.op for gate in gates)
-        admitted = {each: frozenset(node.admission for node in view.values()) for each, view in views.items()}
         return cls(
             gates=gates,
             outputs=outputs,

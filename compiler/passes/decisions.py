@@ -26,7 +26,6 @@ class View(Struct, frozen=True, kw_only=True):
     """A scheduled graph with what the explanations look up again and again."""
 
     graph: StepGraph
-    position: Mapping[str, int]
     incoming: Mapping[str, tuple[Edge, ...]]
     chains: Mapping[str, Chain]
     through: Mapping[str, tuple[str, ...]]
@@ -49,7 +48,6 @@ def explain_decisions(graph: StepGraph, policy: Policy) -> StepGraph:
         incoming.setdefault(edge.after, []).append(edge)
     chains, through = find_chains(graph), find_through(graph, graph.paths)
     changing = {transform for chain in chains.values() for transform in chain.transforms}
-    position = {name: index for index, name in enumerate(graph.sequence)}
     combining = {name for name, node in graph.nodes.items() if node.combined}
     aside = changing | combining
     works = (not graph.nodes[name].is_write and name not in aside for name in graph.sequence)
@@ -60,14 +58,13 @@ def explain_decisions(graph: StepGraph, policy: Policy) -> StepGraph:
             places.setdefault(gradient, []).append(place)
     view = View(
         graph=graph,
-        position=position,
         incoming={name: tuple(edges) for name, edges in incoming.items()},
         chains=chains,
         through=through,
         shared=shared,
         members={gradient: collect(found) for gradient, found in places.items()},
         latest={
-            name: tuple(sorted((edge.before for edge in incoming[name]), key=position.__getitem__, reverse=True))
+            name: tuple(sorted((edge.before for edge in incoming[name]), key=graph.position.__getitem__, reverse=True))
             for name in combining
         },
         working=(0, *accumulate(works)),
@@ -86,7 +83,7 @@ def _find_deferral(view: View, name: str) -> Iterator[Decision]:
     chain = view.chains[name]
     if not chain.gradients:  # it applies what earlier steps gathered
         return
-    position, own = view.position, {*chain.gradients, *chain.transforms}
+    position, own = graph.position, {*chain.gradients, *chain.transforms}
     last = max(position[gradient] for gradient in chain.gradients)
     late: list[Edge] = []
     edges = (edge for held in (name, *chain.transforms) for edge in view.incoming.get(held, ()))
@@ -152,8 +149,8 @@ def _find_gradient(view: View, name: str) -> Iterator[Decision]:
         text += f"; and {len(reasons) - MOST} later gradients more" if len(reasons) > MOST else ""
         yield Decision(code="RETAIN", subject=graph.nodes[name].op, text=text, because=tuple(reasons), node=name)
     path = graph.paths[name].nodes if name in graph.paths else frozenset[str]()
-    again = sorted((each for each in path if is_recomputed(graph.nodes[each])), key=view.position.__getitem__)
-    forwards = [graph.nodes[each] for each in again]
+    forwards = [node for node in map(graph.nodes.__getitem__, path) if is_recomputed(node)]
+    forwards.sort(key=lambda node: graph.position[node.id])
     if forwards:
         names = ", ".join(dict.fromkeys(node.op for node in forwards))
         because = tuple(Because(edge="graph", op=node.op, place=node.place) for node in forwards)
@@ -191,7 +188,8 @@ def _find_use(view: View, name: str) -> Iterator[Decision]:
     elif isinstance(node, Forward) and node.snapshot == "all":
         text = f"{node.label} runs on clones of {node.called}: it says `snapshot: true`"
         yield Decision(code="SNAPSHOT", subject=node.op, text=text, node=name)
-    for value in (use.value for use in node.uses):
+    for use in node.uses:
+        value = use.value
         if (value, name) in graph.flags.detached:
             is_target = isinstance(node, Gradient) and value in node.target_values
             why = "it is itself a target of the gradient" if is_target else "no gradient flows back"

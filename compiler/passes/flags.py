@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from compiler.ir.cell import Cell
+from compiler.ir.digraph import number
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import GraphFlags, StepGraph
-from compiler.passes.order import find_producers
 
 
 def infer_flags(graph: StepGraph, *, is_sharded: bool) -> StepGraph:
@@ -41,8 +41,10 @@ def find_frozen_forwards(graph: StepGraph, recorded: frozenset[str]) -> frozense
         for name in path.nodes:
             if any(read.cell in cells and not read.constant for read in graph.nodes[name].reads):
                 wanted.add(name)
-    forwards = (graph.nodes[name] for name in recorded if graph.nodes[name].called is not None and name not in wanted)
-    return frozenset(node.id for node in forwards if reads_weights(node) and not is_recomputed(node))
+    others = map(graph.nodes.__getitem__, recorded - wanted)
+    return frozenset(
+        node.id for node in others if node.called is not None and reads_weights(node) and not is_recomputed(node)
+    )
 
 
 def reads_weights(node: Instruction) -> bool:
@@ -57,13 +59,13 @@ def is_recomputed(node: Instruction) -> bool:
 
 def find_detached(graph: StepGraph, recorded: frozenset[str]) -> frozenset[tuple[str, str]]:
     """Return the uses by recorded nodes of values with a graph through which no gradient is wanted."""
-    producers = find_producers(graph.nodes.values())
     carried = frozenset[tuple[str, str]]().union(*(path.uses for path in graph.paths.values()))
-    derivatives = (graph.nodes[name].derivative for name in graph.paths)
-    targets = {value for each in derivatives if each is not None for value in each.values}
     attached = {
-        value for value, name in producers.items() if name in recorded and graph.nodes[name].differentiable
-    } | targets
+        value for value, name in graph.producers.items() if name in recorded and graph.nodes[name].differentiable
+    }
+    for name in graph.paths:
+        derivative = graph.nodes[name].derivative
+        attached.update(() if derivative is None else derivative.values)
     uses = ((use.value, name) for name in graph.nodes if name in recorded for use in graph.nodes[name].uses)
     return frozenset(use for use in uses if use[0] in attached and use not in carried)
 
@@ -74,7 +76,7 @@ def find_retained(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     through = find_through(graph, ordered)
     same = dict[tuple[str, ...], tuple[str, ...]]()  # many nodes are on the same paths
     same.update((names, names) for names in through.values() if len(names) > 1)
-    place = {name: index for index, name in enumerate(ordered)}
+    place = number(ordered)
     retained: dict[str, tuple[str, ...]] = {}
     for name in ordered:
         groups = (same[through[each]] for each in graph.paths[name].nodes if len(through[each]) > 1)

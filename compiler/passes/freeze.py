@@ -56,8 +56,11 @@ def find_freeze_gates(spec: GraphSpec, mode: Mode, nodes: Mapping[str, Instructi
 
     Groups whose end cannot be counted are left out; :func:`check_freezes` reports them.
     """
-    trained = {model for node in nodes.values() if node.derivative is not None for model in node.derivative.models}
-    for freeze in find_freezes(spec) if mode == "train" else ():
+    freezes = tuple(find_freezes(spec)) if mode == "train" else ()
+    trained: set[str] = set()
+    for node in nodes.values() if freezes else ():
+        trained.update(() if node.derivative is None else node.derivative.models)
+    for freeze in freezes:
         gate = find_freeze_gate(spec, freeze, pace)
         if gate is not None and gate.until != 0 and not trained.isdisjoint(find_holders(spec, freeze.model)):
             yield gate

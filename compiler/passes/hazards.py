@@ -12,7 +12,6 @@ from compiler.ir.digraph import find_cycles
 from compiler.ir.hazard_table import HazardTable
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import Edge, Hazard, StepGraph
-from compiler.passes.order import find_producers
 from graphspec.declare.graph import GraphSpec
 
 
@@ -53,7 +52,8 @@ def resolve_cycles(graph: StepGraph, spec: GraphSpec) -> StepGraph:
 def _find_cell_hazards(graph: StepGraph) -> Iterator[Edge]:
     """Yield the edges every backend has: read after write, write after read, write after write."""
     for name, node in graph.nodes.items():
-        for at in (read.at for read in node.reads):
+        for read in node.reads:
+            at = read.at
             writers = graph.writers.get(at.cell, ())
             if at.version > 0 and writers[at.version - 1] != name:
                 why = f"{node.label} reads {at}"
@@ -61,10 +61,12 @@ def _find_cell_hazards(graph: StepGraph) -> Iterator[Edge]:
             if at.version < len(writers) and writers[at.version] != name:
                 why = f"{node.label} still reads {at}"
                 yield Edge(before=name, after=writers[at.version], hazard=Hazard.WAR, cell=at, why=why, through=(name,))
-        for at in (write.at for write in node.writes if write.version > 1):
-            before = graph.writers[at.cell][at.version - 2]
-            why = f"{node.label} writes {at} over what {graph.nodes[before].label} wrote"
-            yield Edge(before=before, after=name, hazard=Hazard.WAW, cell=at, why=why)
+        for write in node.writes:
+            at = write.at
+            if at.version > 1:
+                before = graph.writers[at.cell][at.version - 2]
+                why = f"{node.label} writes {at} over what {graph.nodes[before].label} wrote"
+                yield Edge(before=before, after=name, hazard=Hazard.WAW, cell=at, why=why)
 
 
 def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
@@ -82,11 +84,10 @@ def _find_order_hazards(graph: StepGraph) -> Iterator[Edge]:
 
 def _find_verdict_hazards(graph: StepGraph) -> Iterator[Edge]:
     """Yield an edge to every write from the verdicts under which it takes place, but for its own."""
-    producers = find_producers(graph.nodes.values()) if graph.commits else {}
     for name, commit in graph.commits.items():
         node = graph.nodes[name]
         for verdict in dict.fromkeys(each for way in commit for each in way if each != node.verdict):
-            check = graph.nodes[producers[verdict]]
+            check = graph.nodes[graph.producers[verdict]]
             if check.op == node.op and not check.combined:
                 continue  # what it uses anyway
             why = f"{node.label} takes place only if {check.condition}"
@@ -100,10 +101,10 @@ def _find_backward_hazards(graph: StepGraph, table: HazardTable) -> Iterator[Edg
     writers of the buffers do. A forward that is recomputed reads the model itself, so that clones of its buffers do not
     help.
     """
-    listing = {name: index for index, name in enumerate(graph.nodes)}
     for gradient, path in graph.paths.items():
         through: dict[tuple[str, CellVersion, bool, bool], list[Instruction]] = {}
-        for node in (graph.nodes[name] for name in sorted(path.nodes, key=listing.__getitem__)):
+        for name in sorted(path.nodes, key=graph.listing.__getitem__):
+            node = graph.nodes[name]
             for read in node.reads:
                 writers = graph.writers.get(read.cell, ())
                 later = (writers[place] for place in range(read.version, len(writers)))

@@ -18,7 +18,7 @@ def inline_parts(graph: StepGraph) -> StepGraph:
     A part then runs where the line of the whole expression stands, so nothing in between may write a state that it
     reads. A part whose value is read more than once is on a line of its own, too.
     """
-    place = {name: index for index, name in enumerate(graph.sequence)}
+    place = graph.position
     readers: dict[str, list[str]] = {}
     for node in graph.nodes.values():
         for use in node.uses:

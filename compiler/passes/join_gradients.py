@@ -20,12 +20,11 @@ from msgspec.structs import replace
 from compiler.ir.cell import Cell
 from compiler.ir.digraph import close, find_cycles, intersect, unite
 from compiler.ir.instructions import Adapt, Evaluate, Forward, Gradient, Instruction, Transform
-from compiler.ir.step_graph import Because, Decision, Edge, GradientPath, Hazard, StepGraph
+from compiler.ir.step_graph import Because, Decision, Edge, GradientPath, Hazard, StepGraph, find_producers
 from compiler.ir.value import FunctionRef, Ref, Use
 from compiler.passes.document import Context
 from compiler.passes.join import enumerate_names, walk_layers
 from compiler.passes.loss_terms import Term, find_terms
-from compiler.passes.order import find_producers
 from compiler.passes.paths import LossPaths
 from compiler.passes.schedule import find_chains
 from compiler.types.dimension import UNKNOWN

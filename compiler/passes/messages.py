@@ -35,7 +35,7 @@ class Window(Struct, frozen=True, kw_only=True):
 
 def bundle_messages(graph: StepGraph) -> StepGraph:
     """Return a scheduled graph in which the messages that can leave together are one."""
-    place = {name: index for index, name in enumerate(graph.sequence)}
+    place = graph.position
     needed: dict[str, int] = {}
     same: dict[object, list[Start]] = {}
     for name in graph.sequence:

@@ -13,7 +13,7 @@ from compiler.ir.diagnose import cycle_problem
 from compiler.ir.digraph import Causality, close, find_cycles, sort
 from compiler.ir.instructions import Instruction
 from compiler.ir.program import back_of
-from compiler.ir.step_graph import Edge, Hazard
+from compiler.ir.step_graph import Edge, Hazard, find_producers
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import GradientOp
 from graphspec.declare.parts import comes_later, is_inside
@@ -41,8 +41,8 @@ def find_data_ordering(
     nodes: Mapping[str, Instruction], among: Mapping[str, Instruction] | None = None
 ) -> tuple[Edge, ...]:
     """Return the happens-before edges to the nodes, or to some of them, that values give alone."""
-    producers = find_producers(nodes.values())
     users = nodes if among is None else among
+    producers = find_producers(nodes.values()) if users else {}
     return tuple(edge for node in users.values() for edge in data_edges(node, producers))
 
 
@@ -52,11 +52,6 @@ def sort_by_data(nodes: Mapping[str, Instruction]) -> tuple[str, ...]:
     return sort(
         {name: [producers[use.value] for use in node.uses if use.value in producers] for name, node in nodes.items()}
     )
-
-
-def find_producers(nodes: Iterable[Instruction]) -> dict[str, str]:
-    """Return the node that defines each value."""
-    return {value: node.id for node in nodes for value in node.provides}
 
 
 def find_writers(nodes: Iterable[Instruction]) -> dict[Cell, tuple[str, ...]]:

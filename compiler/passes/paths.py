@@ -13,17 +13,17 @@ from compiler.ir.digraph import Causality
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import GradientPath, StepGraph
 from compiler.ir.value import Derivative
-from compiler.passes.order import find_producers
 
 
 def find_paths(graph: StepGraph) -> StepGraph:
     """Return the graph with the path of every gradient."""
-    return replace(graph, paths=find_every_path(graph.nodes, graph.causality))
+    return replace(graph, paths=find_every_path(graph.nodes, graph.producers, graph.causality))
 
 
-def find_every_path(nodes: Mapping[str, Instruction], causality: Causality) -> Mapping[str, GradientPath]:
+def find_every_path(
+    nodes: Mapping[str, Instruction], producers: Mapping[str, str], causality: Causality
+) -> Mapping[str, GradientPath]:
     """Return the path of every gradient, inner gradients first, since outer paths contain theirs."""
-    producers = find_producers(nodes.values())
     derivatives = {name: node.derivative for name, node in nodes.items() if node.derivative is not None}
     left = Counter(derivative.loss for derivative in derivatives.values())
     of_loss: dict[str, LossPaths] = {}
@@ -101,10 +101,12 @@ class LossPaths(Struct, frozen=True, kw_only=True):
 
         A gradient on the path brings its whole inner path along: differentiating it again reads all of that.
         """
-        begun = {(value, name) for value in derivative.values for name in self.makers.get(value, ())}
-        begins = {name for _, name in begun}
-        begins.update(name for cell in derivative.cells for name in self.readers.get(cell, ()))
-        begins.update(name for value in derivative.values for name in self.takers.get(value, ()))
+        begun, begins = set[tuple[str, str]](), set[str]()
+        for cell in derivative.cells:
+            begins.update(self.readers.get(cell, ()))
+        for value in derivative.values:
+            begins.update(self.takers.get(value, ()), self.makers.get(value, ()))
+            begun.update((value, name) for name in self.makers.get(value, ()))
         on_path = self.find_dependent(begins)
         second = [self.inner[name] for name in on_path if name in self.inner]
         uses = {
@@ -139,6 +141,7 @@ def find_reaching(
         if name not in reaching and nodes[name].differentiable:
             reaching[name] = None
             pending.extend(inner[name].nodes if name in inner else ())
-            uses = [use for use in nodes[name].uses if use.differentiable]
-            pending.extend(producers[use.value] for use in uses if use.value in producers)
+            for use in nodes[name].uses:
+                if use.differentiable and use.value in producers:
+                    pending.append(producers[use.value])
     return reaching

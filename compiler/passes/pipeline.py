@@ -13,7 +13,7 @@ from compiler.checks import GRAPH_CHECKS, MODE_CHECKS, OWNERSHIP_CHECKS, check_r
 from compiler.checks.effects import check_defer_never, check_skip_scope
 from compiler.checks.micro_batches import check_split_counts
 from compiler.checks.versions import find_unordered_problems
-from compiler.facts.models import describe_models
+from compiler.facts.models import ModelFacts, describe_models
 from compiler.ir.instructions import Forward, Gradient
 from compiler.ir.step_graph import StepGraph
 from compiler.passes.commits import find_commits
@@ -79,11 +79,11 @@ def _infer_types(document: Document, context: Context) -> Document:
     """Infer shapes and types of values, the layers of models, and which of these mix samples in their shapes."""
     structure = find_structure(context.spec, document.whole.nodes, document.models, context.observed)
     values = infer_values(context.spec, structure.types)
-    mixing = {name for name, layers in structure.layers.items() if layers.traits.batch_coupled}
-    models = {
-        name: replace(facts, batch_coupled=True) if facts.root in mixing else facts
-        for name, facts in document.models.items()
-    }
+    models: dict[str, ModelFacts] = {}
+    for name, facts in document.models.items():
+        layers = structure.layers.get(facts.root)
+        is_mixing = layers is not None and layers.traits.batch_coupled
+        models[name] = replace(facts, batch_coupled=True) if is_mixing else facts
     whole = replace(document.whole, values=values, models=models)
     return replace(document, models=models, whole=whole, structure=structure, values=values)
 
@@ -105,10 +105,12 @@ def _find_counts(document: Document, context: Context) -> Document:
 
 def _lower_again(document: Document, context: Context) -> Document:
     """Lower once more where the counts of losses change what ops become."""
-    pairs = [(document.untyped[name], value) for name, value in document.values.items()]
-    is_same = all((old.is_summed, old.is_total) == (new.is_summed, new.is_total) for old, new in pairs)
-    if is_same and not document.uneven:
-        is_settled = not document.open and all(replace(old, type=new.type) == new for old, new in pairs)
+    is_same, is_settled = not document.uneven, not document.open
+    for name, new in document.values.items():
+        old = document.untyped[name]
+        is_same = is_same and (old.is_summed, old.is_total) == (new.is_summed, new.is_total)
+        is_settled = is_settled and replace(old, type=new.type) == new
+    if is_same:
         return replace(document, is_settled=is_settled)
     again = _lower(document, context)
     structure = find_structure(context.spec, again.whole.nodes, document.models, context.observed)

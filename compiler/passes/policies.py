@@ -9,7 +9,7 @@ from itertools import permutations
 
 from msgspec import Struct
 
-from compiler.ir.digraph import Bits, Waiting
+from compiler.ir.digraph import Bits, Waiting, number
 from compiler.ir.step_graph import StepGraph
 
 EXACT_LIMIT = 10
@@ -152,7 +152,7 @@ def _choose_greedily(order: UpdateOrder, costs: Mapping[str, int]) -> tuple[str,
     ``costs``: of those that would be deferred, next to which all others are free; without them all are free. Where each
     needs some gradient of another's, any may be next.
     """
-    listing = {name: index for index, name in enumerate(order.gradients)}
+    listing = number(order.gradients)
     needing, awaiting = Waiting(), Waiting()
     left = {place: len(names) for place, names in order.owners.items()}
     placed: dict[str, None] = {}

@@ -17,8 +17,9 @@ from compiler.ir.instructions import (
     TakeAccumulated,
     Transform,
 )
+from compiler.ir.step_graph import find_producers
 from compiler.ir.value import Ref
-from compiler.passes.order import find_producers, sort_by_data
+from compiler.passes.order import sort_by_data
 
 
 def find_absent(nodes: Mapping[str, Instruction], idle: Collection[str]) -> frozenset[str]:

@@ -6,17 +6,16 @@ Messages start as soon as what they send is there, and are waited for only where
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compiler.ir.digraph import NOTHING, Bits, Causality, Waiting, close, intersect, leave_out, unite
+from compiler.ir.digraph import NOTHING, Bits, Causality, Waiting, close, intersect, leave_out, number, unite
 from compiler.ir.instructions import Instruction, Start
 from compiler.ir.step_graph import StepGraph
-from compiler.passes.order import find_producers
 from compiler.passes.policies import Policy, UpdateOrder
 
 
@@ -33,15 +32,16 @@ def find_chains(graph: StepGraph) -> Mapping[str, Chain]:
 
     A verdict that says whether penalties are added is about gradients that another update applies.
     """
-    producers = find_producers(graph.nodes.values())
     chains: dict[str, Chain] = {}
-    for update in (node for node in graph.nodes.values() if is_update(node)):
+    for update in filter(is_update, graph.nodes.values()):
         gradients: dict[str, None] = {}
         transforms: dict[str, None] = {}
         pending = [update]
         for node in pending:  # breadth first: it grows
-            used = [use.value for use in node.uses if use.value not in node.skipped_by]
-            for name in (producers[value] for value in used if value in producers):
+            for use in node.uses:
+                name = graph.producers.get(use.value)
+                if name is None or use.value in node.skipped_by:
+                    continue
                 if graph.nodes[name].derivative is not None:
                     gradients[name] = None
                 elif name not in transforms:
@@ -53,23 +53,23 @@ def find_chains(graph: StepGraph) -> Mapping[str, Chain]:
 
 def is_update(node: Instruction) -> bool:
     """Return whether a node applies gradients: it steps an optimizer."""
-    return any(write.cell.kind == "optimizer" for write in node.writes)
+    return bool(node.writes) and any(write.cell.kind == "optimizer" for write in node.writes)
 
 
 def schedule(graph: StepGraph, policy: Policy) -> StepGraph:
     """Return the graph with its sequence under an order policy; the graph must have no cycle."""
-    position, chains = {name: index for index, name in enumerate(graph.nodes)}, find_chains(graph)
-    found: dict[str, set[str]] = {name: set() for name in graph.nodes}
+    chains, found = find_chains(graph), defaultdict[str, set[str]](set)
     for edge in graph.edges:
         found[edge.after].add(edge.before)
     # What comes directly before a node, as it is listed.
-    before = {name: sorted(each, key=position.__getitem__) for name, each in found.items()}
-    marked = {name for update, chain in chains.items() for name in (update, *chain.gradients)}
+    before = {name: sorted(found[name], key=graph.listing.__getitem__) for name in graph.nodes}
+    marked = {*chains}.union(*(chain.gradients for chain in chains.values()))
     marked.update(name for name, node in graph.nodes.items() if node.message)
     closure = close(before, marked)
-    order = describe_updates(graph, chains, before, closure)
-    chosen = policy.choose(order, graph)
-    sequence = _Scheduler(graph, chains, before, closure, eager=policy.eager).run(order, chosen)
+    chosen = tuple(chains)
+    if len(chains) > 1:
+        chosen = policy.choose(describe_updates(graph, chains, before, closure), graph)
+    sequence = _Scheduler(graph, chains, before, closure, eager=policy.eager).run(chosen)
     return replace(graph, sequence=sequence)
 
 
@@ -149,49 +149,56 @@ class _Scheduler:
         eager: bool,
     ) -> None:
         self._graph = graph
+        self._chains = chains
         self._eager = eager
         self._before = before
         self._closure = closure
         self._done: dict[str, int] = {}
         """Where each node stands in the sequence."""
         self._writes = {name: None for name, node in graph.nodes.items() if node.is_write}
-        self._listing = {name: index for index, name in enumerate(graph.nodes)}
-        self._transforms = {name for chain in chains.values() for name in chain.transforms}
-        self._gradients = {gradient for chain in chains.values() for gradient in chain.gradients}
+        self._listing = graph.listing
+        self._transforms, self._gradients, self._never = set[str](), set[str](), set[str]()
+        self._hurried = set[str]()
+        """What an update needs at once that says `defer: never`: nothing else runs while its messages travel."""
+        for update, chain in chains.items():
+            self._transforms.update(chain.transforms)
+            self._gradients.update(chain.gradients)
+            if graph.nodes[update].defer == "never":
+                self._never.add(update)
+                self._hurried.update(chain.transforms)
         self._late = closure.collect(self._gradients)
         """The gradients that are not taken yet."""
-        self._never = {update for update in chains if graph.nodes[update].defer == "never"}
-        self._hurried = {name for update in self._never for name in chains[update].transforms}
-        """What an update needs at once that says `defer: never`: nothing else runs while its messages travel."""
         waiting = (name for name, node in graph.nodes.items() if node.message and name not in self._hurried)
         self._waits = dict.fromkeys(waiting)
         """The nodes that wait for a message and are not done."""
         self._awaited = closure.collect(self._waits)
-        starts = (name for name, node in graph.nodes.items() if isinstance(node, Start) and not node.has_sets)
+        starts = (node.id for node in graph.nodes.values() if isinstance(node, Start) and not node.has_sets)
         self._company = [(self._listing[name], name) for name in starts]
         """The starts of messages without gradients of which nothing is known to be missing, as a heap."""
         self._held: dict[str, list[tuple[int, str]]] = {}
         """The others, by a node that is missing."""
-        self._waiting = {name: len(before) for name, before in self._before.items()}
-        self._after: dict[str, list[str]] = {name: [] for name in graph.nodes}
+        self._waiting: dict[str, int] = {}
+        self._after = defaultdict[str, list[str]](list)
         for name, needed in self._before.items():
+            self._waiting[name] = len(needed)
             for other in needed:
                 self._after[other].append(name)
 
-    def run(self, order: UpdateOrder, chosen: Iterable[str]) -> tuple[str, ...]:
+    def run(self, chosen: tuple[str, ...]) -> tuple[str, ...]:
         """Return the sequence for updates in the chosen order, then everything else in listed order."""
-        remaining, nodes = dict(order.gradients), self._graph.nodes
-        for name in (name for name in self._writes if not self._before[name]):
-            if self._is_immediate(nodes[name]):
+        remaining, nodes = set(chosen), self._graph.nodes
+        for name in self._writes:
+            if not self._before[name] and self._is_immediate(nodes[name]):
                 self._append(name)
-        for together in self._group(tuple(chosen), order):
+        for together in self._group(chosen):
             # Micro-batch by micro-batch: the graph of one is gone before the next.
-            pairs = ((gradient, update) for update in together for gradient in remaining[update])
+            pairs = ((gradient, update) for update in together for gradient in self._chains[update].gradients)
             gradients = sorted(pairs, key=lambda pair: nodes[pair[0]].micro_batch)
             last = {update: nodes[gradient].micro_batch for gradient, update in gradients}
             for gradient, update in gradients:
                 if update in remaining and nodes[gradient].micro_batch == last[update]:
-                    self._prepare(update, remaining.pop(update))
+                    remaining.discard(update)
+                    self._prepare(update)
                 self._demand(gradient)
         self._finish()
         return tuple(self._done)
@@ -202,8 +209,7 @@ class _Scheduler:
         If nothing else is left, a message is waited for: the one that was sent first is there first.
         """
         rest = (*(name for name in self._before if name not in self._writes), *self._writes)
-        place = {name: index for index, name in enumerate(rest)}
-        waits = {name: index for index, name in enumerate(self._waits)}
+        place, waits = number(rest), number(self._waits)
         users, following = Waiting(), Waiting()
         ready = [name for name in rest if users.add(name, self._find_awaited(name))]
         first = [name for name in waits if following.add(name, self._closure.meet(name, self._awaited))]
@@ -221,12 +227,12 @@ class _Scheduler:
                 came = (self._closure.places[name],)
                 ready, first = sorted(users.finish(came), key=place.__getitem__), following.finish(came)
 
-    def _group(self, chosen: tuple[str, ...], order: UpdateOrder) -> Iterator[tuple[str, ...]]:
+    def _group(self, chosen: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """Yield the updates one by one; under micro-batches together those of which none needs another's write."""
         group: list[str] = []
         written = NOTHING
         for update in chosen:
-            gradients = order.gradients[update]
+            gradients = self._chains[update].gradients
             needs = any(self._closure.meet(gradient, written)[1] for gradient in gradients)
             if group and (needs or not any(self._graph.nodes[gradient].micro_batch for gradient in gradients)):
                 yield tuple(group)
@@ -235,9 +241,9 @@ class _Scheduler:
             written = unite(written, self._closure.collect((update,)))
         yield from (tuple(group),) if group else ()
 
-    def _prepare(self, update: str, gradients: tuple[str, ...]) -> None:
+    def _prepare(self, update: str) -> None:
         """Schedule the remaining predecessors of the update's write that no later gradient will schedule."""
-        later = leave_out(self._late, self._closure.collect(gradients))
+        later = leave_out(self._late, self._closure.collect(self._chains[update].gradients))
         for name in self._find_missing(update, later):
             is_late = name in self._gradients or self._closure.meet(name, self._late)[1]
             if not is_late and (update in self._never or not self._needs_wait(name)):

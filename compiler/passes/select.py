@@ -32,7 +32,7 @@ def select_graph(
     outputs: Outputs,
 ) -> StepGraph:
     """Return the graph of the nodes that fire; what stands between them stays in the closure."""
-    present = {value for name in firing for value in whole.nodes[name].provides}
+    present = set[str]().union(*(whole.nodes[name].provides for name in firing))
     nodes = {name: drop_absent(node, present) for name, node in whole.nodes.items() if name in firing}
     graph = StepGraph(
         mode=mode,

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from compiler.ir.cell import Cell
-from compiler.ir.digraph import NOTHING, Bits, Causality, Waiting, leave_out, unite
+from compiler.ir.digraph import NOTHING, Bits, Causality, Waiting, leave_out, number, unite
 from compiler.ir.instructions import Instruction
 from compiler.ir.step_graph import StepGraph
 from compiler.ir.value import Read
@@ -21,7 +21,7 @@ from compiler.passes.order import find_writers
 def assign_versions(graph: StepGraph) -> StepGraph:
     """Return the graph with the writers of every cell in order and every access at its version."""
     statistics = order_statistics(graph.nodes, graph.causality)
-    rank = {name: index for index, name in enumerate(statistics)}
+    rank = number(statistics)
     listed = find_writers(graph.nodes.values())
     writers = {cell: order_writers(names, graph.causality, rank) for cell, names in listed.items()}
     histories = {cell: History.of(names, graph.causality) for cell, names in writers.items()}
@@ -46,17 +46,20 @@ def order_statistics(nodes: Mapping[str, Instruction], causality: Causality) -> 
     for name, node in nodes.items():
         if any(write.statistics for write in node.writes):
             runs.setdefault(node.op, []).append(name)
+    if not runs:
+        return ()
     ordered: list[str] = []
     pending, waiting = list(runs), Waiting()
     places = {op: [causality.places[name] for name in names] for op, names in runs.items()}
     among = causality.collect(name for names in runs.values() for name in names)
-    needed: dict[str, Bits] = {}
+    listing = number(runs)
+    free: list[int] = []
     for op, names in runs.items():
+        needed = NOTHING
         for name in names:
-            needed[op] = unite(needed.get(op, NOTHING), causality.meet(name, among))
-        needed[op] = leave_out(needed[op], causality.collect(names))
-    listing = {op: index for index, op in enumerate(runs)}
-    free = [listing[op] for op in runs if waiting.add(op, needed[op])]
+            needed = unite(needed, causality.meet(name, among))
+        if waiting.add(op, leave_out(needed, causality.collect(names))):
+            free.append(listing[op])
     while free:
         op = pending[heappop(free)]
         ordered.append(op)

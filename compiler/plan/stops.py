@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from compiler.ir.instructions import Evaluate, Forward, Gradient, Instruction
-from compiler.ir.step_graph import StepGraph
-from compiler.passes.order import find_producers
+from compiler.ir.step_graph import StepGraph, find_producers
 from compiler.passes.paths import find_paths, find_reaching
 from compiler.passes.schedule import is_update
 from compiler.plan.formula import Lines

@@ -12,6 +12,7 @@ from compiler.ir.digraph import find_cycles, sort
 from compiler.types.calls import BATCH, COUPLING, SUMMING, find_linear, has_batch, is_linear
 from compiler.types.dimension import UNKNOWN, TensorType
 from graphspec.analysis.gradient_sets import find_gradient_sets
+from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.equations import read_equation
 from graphspec.declare.graph import GraphSpec
 from graphspec.declare.ops import CallOp, GradientOp, LossOp, MetricOp, Op, RandomOp
@@ -59,17 +60,23 @@ def find_rows(values: Values) -> frozenset[str]:
     return frozenset(name for name, each in values.items() if each.has_rows)
 
 
+@once_per_spec
+def sort_ops(spec: GraphSpec) -> tuple[str, ...]:
+    """Return the ops in data order; as they are listed where there is none."""
+    makers = {value: name for name, op in spec.ops.items() for value in (name, *op.defines(name))}
+    before = {
+        name: [makers[each.name] for each in op.operands() if each.name in makers] for name, op in spec.ops.items()
+    }
+    is_cyclic = bool(find_cycles((one, name) for name, each in before.items() for one in each))
+    return tuple(spec.ops) if is_cyclic else sort(before)
+
+
 def infer_values(spec: GraphSpec, types: Mapping[str, TensorType]) -> Values:
     """Return every value of a spec; ``types``: as far as they are known.
 
     Walks the ops in data order. In a spec with a cycle, which is refused later, nothing is known of a value that is
     used before it is defined.
     """
-    makers = {value: name for name, op in spec.ops.items() for value in (name, *op.defines(name))}
-    before = {
-        name: [makers[each.name] for each in op.operands() if each.name in makers] for name, op in spec.ops.items()
-    }
-    is_cyclic = bool(find_cycles((one, name) for name, each in before.items() for one in each))
     sets = find_gradient_sets(spec)
     values: dict[str, Value] = {}
     for name, entry in spec.inputs.items():
@@ -77,7 +84,7 @@ def infer_values(spec: GraphSpec, types: Mapping[str, TensorType]) -> Values:
         values[name] = Value(type=TensorType(entry.shape, entry.dtype), is_batched=has_rows, has_rows=has_rows)
     for name, state in spec.state.items():
         values[name] = Value(type=TensorType(state.shape, state.dtype), is_batched=False)
-    for name in spec.ops if is_cyclic else sort(before):
+    for name in sort_ops(spec):
         op = spec.ops[name]
         made = _infer(op, types.get(name, UNKNOWN), values)
         for value in dict.fromkeys((name, *op.defines(name))):
@@ -99,13 +106,13 @@ def infer_values(spec: GraphSpec, types: Mapping[str, TensorType]) -> Values:
 def _infer(op: Op, known: TensorType, values: Values) -> Value:
     """Return what the results of an op have in common, from its operands; ``known``: the type of the first."""
     operands = [values[each.name] for each in op.operands() if each.name in values]  # models are none
-    is_drawn = isinstance(op, RandomOp) and BATCH in (op.shape or ())
-    has_rows = is_drawn or (not _is_reduced(op, known) and any(each.has_rows for each in operands))
-    made = Value(
-        may_miss=any(each.may_miss for each in operands),
-        is_batched=is_drawn or any(each.is_batched for each in operands),
-        has_rows=has_rows,
-    )
+    is_drawn = is_batched = isinstance(op, RandomOp) and BATCH in (op.shape or ())
+    takes_rows = may_miss = False
+    for each in operands:
+        takes_rows, may_miss = takes_rows or each.has_rows, may_miss or each.may_miss
+        is_batched = is_batched or each.is_batched
+    has_rows = is_drawn or (takes_rows and not _is_reduced(op, known))
+    made = Value(may_miss=may_miss, is_batched=is_batched, has_rows=has_rows)
     match op:
         case LossOp():
             return replace(made, optional=op.is_lazy, is_summed=op.reduction == "sum")
@@ -114,7 +121,7 @@ def _infer(op: Op, known: TensorType, values: Values) -> Value:
             names = (each.name for each in op.operands())
             whole = frozenset(name for name in names if not values.get(name, UNTYPED).is_batched)
             linear = find_linear(op, whole) if is_linear(op, whole) else ()
-            sums_rows = function in SUMMING and not has_rows and any(each.has_rows for each in operands)
+            sums_rows = function in SUMMING and not has_rows and takes_rows
             is_summed = sums_rows or any(values.get(each, UNTYPED).is_summed for each in linear)
             optional = function == "add" and all(each.optional for each in operands)
             return replace(made, optional=optional, is_summed=is_summed)

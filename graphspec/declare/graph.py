@@ -193,9 +193,10 @@ class GraphSpec(Declaration):
         >>> spec.span("ops", "step_g", key=True).line
         27
         """
-        if self._document is None:
+        document = self._document
+        if document is None:
             return None
-        return self._document.key_span(path) if key else self._document.value_span(path)
+        return document.key_span(path) if key else document.value_span(path)
 
     def texts(self) -> Mapping[str, str]:
         """Return the source texts by file name, as :func:`render` takes them.

@@ -30,8 +30,9 @@ class SourceText(Struct, frozen=True, kw_only=True, dict=True):
 
     def span(self, start: int, end: int) -> Span:
         """Return the place of the characters from one offset up to another."""
-        line, column = self._place(start)
-        end_line, end_column = self._place(end)
+        starts = self._starts
+        line, end_line = bisect_right(starts, start), bisect_right(starts, end)
+        column, end_column = start - starts[line - 1] + 1, end - starts[end_line - 1] + 1
         return Span(file=self.file, line=line, column=column, end_line=end_line, end_column=end_column)
 
     def offset(self, line: int, column: int) -> int:
@@ -42,10 +43,6 @@ class SourceText(Struct, frozen=True, kw_only=True, dict=True):
     def texts(self) -> Mapping[str, str]:
         """Return the text by its file name, as :func:`graphspec.diagnostics.render` takes it."""
         return {self.file: self.content}
-
-    def _place(self, offset: int) -> tuple[int, int]:
-        line = bisect_right(self._starts, offset)
-        return line, offset - self._starts[line - 1] + 1
 
 
 Path: TypeAlias = tuple[str | int, ...]

@@ -96,8 +96,9 @@ class Gradient(InstructionBase, frozen=True, kw_only=True):
     @property
     def derivative(self) -> Derivative:
         """Return what it differentiates; models of which nothing is trained at present are left out."""
-        models = tuple(model for model in self.models if model not in self.fully_frozen)
-        models = models if self.weights is None else ()
+        models = self.models if self.weights is None else ()
+        if self.fully_frozen:
+            models = tuple(model for model in models if model not in self.fully_frozen)
         return Derivative(loss=self.loss, models=models, cells=self.cells, values=self.target_values)
 
     @property
