@@ -283,7 +283,7 @@ class _Walk(Struct, frozen=True, kw_only=True):
 
         From there on they only grow from round to round, and only what is new in a round is taken on.
         """
-        made, phases = len(trail) - 1, [set(states) for states in trail[1:-1]]
+        made, phases = len(trail) - 1, list(map(set, trail[1:-1]))
         fresh: States = trail[made] - trail[1]
         while fresh:
             phases[(made - 1) % len(phases)] |= fresh
