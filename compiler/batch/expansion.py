@@ -145,8 +145,11 @@ class Expansion(Struct, kw_only=True, dict=True):
             self._add_part(evaluate(share, "weigh", operands, (share,), like=node, free_early=True), node.id)
             self._combine(_use_instead(node, share), share, node.id)
             return
-        named = {use.value: self._whole(use.value) for use in node.uses if use.value not in self.late}
-        if any(name != value for value, name in named.items()):  # inputs, of which a replica has its own rows
+        named: dict[str, str] = {}  # inputs, of which a replica has its own rows
+        for use in node.uses:
+            if use.value not in self.late and (whole := self._whole(use.value)) != use.value:
+                named[use.value] = whole
+        if named:
             uses = tuple(replace(use, value=named.get(use.value, use.value)) for use in node.uses)
             node = replace(rename(node, lambda value: named.get(value, value), lambda value: value), uses=uses)
         self._add(node)

@@ -177,10 +177,11 @@ def find_counted(
     Micro-batches are of one batch: there a row has as many elements in one as in another.
     """
     own, reaches = find_own(spec, (observed or Observations()).counts, uneven), find_reaches(spec)
-    # those whose gradients are gathered over several steps of the mode
-    accumulating = [name for name in find_accumulating(spec) if mode in reaches[name].modes]
-    losses = (loss for name in accumulating for loss in find_set_losses(spec, name))
-    wanted = dict.fromkeys(term for loss in losses for term in find_addends(spec, loss))
+    wanted: dict[str, None] = {}
+    for name in find_accumulating(spec):
+        if mode in reaches[name].modes:  # their gradients are gathered over several steps of the mode
+            for loss in find_set_losses(spec, name):
+                wanted |= dict.fromkeys(find_addends(spec, loss))
     if is_split(spec, mode):
         # what processes add up counts by rows until it is seen that it has a count of its own
         is_open = bool(find_added(spec))
@@ -208,9 +209,10 @@ def find_uneven(spec: GraphSpec, elements: Mapping[str, Shape | None]) -> frozen
 
     ``elements``: loss -> the shape of what it is the mean of. Where it is fixed per row or for the batch, rows count.
     """
-    losses = {loss for name in find_accumulating(spec) for loss in find_set_losses(spec, name)}
-    terms = {term for loss in losses for term in find_addends(spec, loss)}
-    uneven: set[str] = set()
+    terms, uneven = set[str](), set[str]()
+    for name in find_accumulating(spec):
+        for loss in find_set_losses(spec, name):
+            terms.update(find_addends(spec, loss))
     for name, shape in elements.items():
         size = None if shape is None else multiply(shape)
         is_fixed = isinstance(size, int) or (size is not None and is_multiple(size, "batch"))

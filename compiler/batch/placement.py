@@ -53,9 +53,10 @@ class PlacementAnalysis(Struct, kw_only=True, dict=True):
     def read(self, nodes: Mapping[str, Instruction]) -> None:
         """Read nodes, each after those that it uses."""
         producers = find_producers(nodes.values())
-        # of a share of a loss: the loss, whose name its op has
-        losses = ({loss, nodes[producers[loss]].op} if loss in producers else {loss} for loss in find_scalars(nodes))
-        self.scalars |= {term for names in losses for loss in names for term in find_terms(self.spec, loss)}
+        for loss in find_scalars(nodes):
+            self.scalars.update(find_terms(self.spec, loss))
+            if loss in producers:  # a share of a loss has the name of that in its op
+                self.scalars.update(find_terms(self.spec, nodes[producers[loss]].op))
         for name in sort_by_data(nodes):
             node = nodes[name]
             is_made_of_all = not self.is_batched(node) and any(use.value in self.gathered for use in node.uses)
@@ -68,7 +69,8 @@ class PlacementAnalysis(Struct, kw_only=True, dict=True):
                     if draw.like is not None and self.of(draw.like) is Placement.SHARDED:
                         self.placements[draw.output], self.axes[draw.output] = Placement.SHARDED, self.axis(draw.like)
                 case Forward() as call if self.is_batched(call):
-                    self.placements.update({value: self._find_result(value) for value in call.defines})
+                    for value in call.defines:
+                        self.placements[value] = self._find_result(value)
                 case Evaluate() as call if self.is_batched(call):
                     self._read_evaluation(call)
                 case Gradient() as gradient if self.is_batched(gradient):

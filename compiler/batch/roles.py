@@ -31,9 +31,12 @@ def find_roles(
     models: Mapping[str, ModelFacts],
 ) -> Roles:
     """Return how the nodes of a mode run; ``recorded`` are those on the path of some gradient."""
-    batched = [name for name, node in nodes.items() if analysis.is_batched(node)]
-    whole = set(analysis.spec.inputs)
-    whole |= {value for node in nodes.values() if isinstance(node, Random) for value in node.defines}
+    batched, whole = list[str](), set(analysis.spec.inputs)
+    for name, node in nodes.items():
+        if analysis.is_batched(node):
+            batched.append(name)
+        if isinstance(node, Random):
+            whole.update(node.defines)
     merged: set[str] = set()
     order = sort_by_data(nodes)
     candidates = frozenset(batched)

@@ -59,7 +59,7 @@ class SplitGraph(Struct, frozen=True, kw_only=True):
             else:
                 used.update(use.value for use in node.uses)
         roots = [copy for name in firing for copy in self.copies[name] if copy not in idle]
-        whole = {value for name in firing for value in self.results[name]}
+        whole = set[str]().union(*map(self.results.__getitem__, firing))
         roots += [producers[value] for value in returned if value in whole and value in producers]
         # absent nodes, and those that need one of their values, as shares of absent sums do
         found = set(absent)

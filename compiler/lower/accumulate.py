@@ -80,8 +80,11 @@ class Windows:
             if is_set and each not in transforms and each not in self.found:
                 transforms[each] = made = self._find_transform(each)
                 pending.extend(() if made is None else made.inputs)
-        inputs = {name: () if made is None else made.inputs for name, made in transforms.items()}
-        for name in sort({name: [each for each in found if each in inputs] for name, found in inputs.items()}):
+        made_of = {
+            name: [] if made is None else list(filter(transforms.__contains__, made.inputs))
+            for name, made in transforms.items()
+        }
+        for name in sort(made_of):
             made = transforms[name]
             self.found[name] = self._add_window(name) if made is None else self._repeat(name, made)
         return self.found.get(value, value)

@@ -53,8 +53,9 @@ def lower_ema(name: str, op: EmaOp, context: LoweringContext) -> tuple[Instructi
         rounding=op.rounding or "nearest",
     )
     taken = _follow(blend, context, buffers=context.models[op.ema].buffers and blend.moves_buffers)
-    kept = tuple(Read(cell=optimizer_cell(optimizer)) for optimizer, _ in averaging)
-    taken = replace(taken, reads=(*taken.reads, *kept))
+    if averaging:
+        kept = (Read(cell=optimizer_cell(optimizer)) for optimizer, _ in averaging)
+        taken = replace(taken, reads=(*taken.reads, *kept))
     if op.use.write_back is None:
         return (taken,)
     # The model takes the weights of its average, in some of the steps in which that is taken.

@@ -18,6 +18,7 @@ from compiler.lower.transform import transform_node
 from compiler.passes.commits import Conditions, assume, either, list_among
 from compiler.passes.presence import find_open
 from graphspec.declare.ops import UpdateOp
+from graphspec.declare.parameters import RegularizerSpec
 
 MOST = 4
 """The most ways in which earlier updates are applied that an update lists one by one."""
@@ -27,13 +28,12 @@ def regularize(
     name: str, op: UpdateOp, sets: Mapping[str, tuple[str, ...]], context: LoweringContext, may_miss: frozenset[str]
 ) -> tuple[tuple[Instruction, ...], Mapping[str, tuple[str, ...]]]:
     """Return the nodes that add penalties to the gradient sets of an update, model by model, and the resulting sets."""
-    kept = (model for model in op.update if is_kept(context.spec, name, model))
-    # the regularizers of the spec, then those that the model brings along
-    brought = {
-        model: (*(context.spec.models[model].regularizer or ()), *context.models[model].terms.regularizers)
-        for model in kept
-    }
-    penalized = {model: terms for model, terms in brought.items() if terms}
+    penalized: dict[str, tuple[RegularizerSpec, ...]] = {}
+    for model in op.update:
+        # the regularizers of the spec, then those that the model brings along
+        terms = (*(context.spec.models[model].regularizer or ()), *context.models[model].terms.regularizers)
+        if terms and is_kept(context.spec, name, model):
+            penalized[model] = terms
     nodes: list[Instruction] = []
     found = dict(sets)
     for model, terms in penalized.items():

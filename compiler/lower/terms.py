@@ -48,12 +48,15 @@ class Share(Struct, frozen=True, kw_only=True):
 
 def lower_shares(loss: str, context: LoweringContext) -> tuple[Share, ...]:
     """Return the shares of a loss: what counts by rows, or is a sum, together; every term with its own count alone."""
-    terms = find_addends(context.spec, loss)
-    own = [term for term in terms if term in context.counted]
-    plain = [term for term in terms if term not in context.counted]
-    found = [_lower_share(loss, {term: term for term in plain}, "rows", context)] if plain else []
-    counted = (_lower_share(loss, {term: sum_of(term)}, f"of.{term}", context) for term in own)
-    return _normalize_shares(loss, [*found, *(replace(share, counted=share.terms[0]) for share in counted)])
+    plain, counted = dict[str, str](), list[Share]()
+    for term in find_addends(context.spec, loss):
+        if term in context.counted:
+            share = _lower_share(loss, {term: sum_of(term)}, f"of.{term}", context)
+            counted.append(replace(share, counted=term))
+        else:
+            plain[term] = term
+    found = [_lower_share(loss, plain, "rows", context)] if plain else []
+    return _normalize_shares(loss, [*found, *counted])
 
 
 def lower_parts(
@@ -64,21 +67,26 @@ def lower_parts(
     There a factor need not be a constant to keep terms apart: what does not depend on the batch is one for all parts.
     """
     terms = find_addends(context.spec, loss) if terms is None else terms
-    inner = {term: find_addends(context.spec, term, context.whole) for term in terms}
-    values = dict.fromkeys(value for found in inner.values() for value in found)
-    own = [value for value in values if value in context.counted]
-    plain = [value for value in values if value not in context.counted]
-    wanted = {f"{prefix}rows": {value: value for value in plain}} if plain else {}
-    wanted |= {f"{prefix}of.{value}": {value: sum_of(value)} for value in own}
+    plain, counted = dict[str, str](), dict[str, None]()
+    for term in terms:
+        for value in find_addends(context.spec, term, context.whole):
+            if value in context.counted:
+                counted[value] = None
+            else:
+                plain[value] = value
+    wanted = [("", f"{prefix}rows", plain)] if plain else []
+    wanted += [(value, f"{prefix}of.{value}", {value: sum_of(value)}) for value in counted]
     found: list[Share] = []
-    for suffix, kept in wanted.items():
-        made = {term: _keep(term, kept, suffix, context, context.whole) for term in terms}
-        nodes = tuple(node for _, nodes in made.values() for node in nodes)
-        left = {term: value for term, (value, _) in made.items() if value is not None}
+    for own, suffix, kept in wanted:
+        nodes, left = list[Instruction](), dict[str, str]()
+        for term in terms:
+            value, made = _keep(term, kept, suffix, context, context.whole)
+            nodes += made
+            if value is not None:
+                left[term] = value
         share = _lower_share(loss, left, suffix, context)
-        counted = "" if plain and suffix == f"{prefix}rows" else next(iter(kept))
         is_lazy = all(context.value(term).optional for term in kept)
-        found.append(replace(share, nodes=(*nodes, *share.nodes), counted=counted, is_lazy=is_lazy))
+        found.append(replace(share, nodes=(*nodes, *share.nodes), counted=own, is_lazy=is_lazy))
     return _normalize_shares(loss, found)
 
 
@@ -86,7 +94,8 @@ def _normalize_shares(loss: str, shares: Sequence[Share]) -> tuple[Share, ...]:
     """Return several shares unchanged, a single one that counts without its term, any other as the loss itself."""
     if len(shares) > 1:
         return tuple(shares)
-    return tuple(replace(share, term="", is_lazy=False) if share.count else Share(loss=loss) for share in shares)
+    (share,) = shares
+    return (replace(share, term="", is_lazy=False) if share.count else Share(loss=loss),)
 
 
 def _lower_share(loss: str, kept: Mapping[str, str], suffix: str, context: LoweringContext) -> Share:
@@ -104,23 +113,25 @@ def _keep(
 
     What does not depend on the batch (``whole``) is no term.
     """
-    terms: dict[str, tuple[str, ...] | None] = {}  # of what adds up others; None of anything else
+    terms: dict[str, tuple[str, ...]] = {}
+    sums: dict[str, CallOp] = {}  # what adds up others
     pending = [value]
     while pending:
         each = pending.pop()
         op = context.spec.ops.get(each)
         if each not in terms:
-            terms[each] = find_linear(op, whole) if isinstance(op, CallOp) and is_linear(op, whole) else None
-            pending.extend(terms[each] or ())
+            terms[each] = ()
+            if isinstance(op, CallOp) and is_linear(op, whole):
+                sums[each], terms[each] = op, find_linear(op, whole)
+                pending.extend(terms[each])
     left: dict[str, str | None] = {}
     nodes: list[Instruction] = []
     lazy = set[str]()  # what of that may be absent
-    for name in sort({each: found or () for each, found in terms.items()}):
-        op, found = context.spec.ops.get(name), terms[name]
-        if isinstance(op, CallOp) and found is not None:
-            call = lower_call(name, op, context)[0]
+    for name in sort(terms):
+        if name in sums:
+            call = lower_call(name, sums[name], context)[0]
             assert isinstance(call, Evaluate)
-            left[name], made = _keep_of(call, {term: left[term] for term in found}, suffix, context, lazy)
+            left[name], made = _keep_of(call, {term: left[term] for term in terms[name]}, suffix, context, lazy)
             nodes += made
             lazy.update(name for each in made if all(use.optional for use in each.uses) for name in each.defines)
         else:

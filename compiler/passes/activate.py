@@ -252,8 +252,11 @@ def _find_source_writes(
     node: Instruction, nodes: Mapping[str, Instruction], writers: Mapping[Cell, tuple[str, ...]]
 ) -> tuple[str, ...]:
     """Return the ops whose writes an average or copy follows."""
-    sources = (nodes[name] for _, name in find_sources(node, nodes, writers))
-    return tuple(dict.fromkeys(each.admission for each in sources if each.is_write))
+    found: dict[str, None] = {}
+    for _, name in find_sources(node, nodes, writers):
+        if nodes[name].is_write:
+            found[nodes[name].admission] = None
+    return tuple(found)
 
 
 def _gate_part(part: Part, outer: Part | None) -> Gate:

@@ -36,10 +36,15 @@ def find_absent(nodes: Mapping[str, Instruction], idle: Collection[str]) -> froz
 
 def is_made_of(node: Instruction, absent: Collection[str], producers: Mapping[str, str]) -> bool:
     """Return whether all that a node is made of may be absent, and is; a gradient is made of its loss."""
-    loss = None if node.derivative is None else node.derivative.loss
-    uses = [use for use in node.uses if loss is None or use.value == loss]
-    is_loose = bool(uses) and all(use.optional for use in uses) and not node.is_write
-    return is_loose and all(producers.get(use.value) in absent for use in uses)
+    if node.is_write:
+        return False
+    loss, is_made = None if node.derivative is None else node.derivative.loss, False
+    for use in node.uses:
+        if loss is None or use.value == loss:
+            if not use.optional or producers.get(use.value) not in absent:
+                return False
+            is_made = True
+    return is_made
 
 
 def find_idle_writes(nodes: Mapping[str, Instruction], idle: Collection[str]) -> frozenset[str]:

@@ -22,8 +22,7 @@ class Lines(Struct, frozen=True):
     @classmethod
     def of(cls, instructions: Iterable[Instruction]) -> Lines:
         """Return the lines of the instructions of a function."""
-        parts = (each for each in instructions if isinstance(each, Evaluate) and each.into)
-        return cls({each.outputs[0]: each for each in parts})
+        return cls({each.outputs[0]: each for each in instructions if isinstance(each, Evaluate) and each.into})
 
     def find(self, instruction: Instruction) -> tuple[Instruction, ...]:
         """Return what is in the line of an instruction: itself, and the parts that are written there."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
-from itertools import islice, product
-from math import lcm, prod
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, islice, product
+from math import lcm
 
 from msgspec import Struct
 
@@ -34,42 +35,40 @@ def find_dispatches(mode: ModeProgram, program: Program) -> Iterator[Dispatch]:
     Yields nothing where the number of a step does not tell: where batches are of several data sets, averages take the
     place of models, or what is drawn is counted.
     """
-    if program.datasets or any(gate.clock == "averaged" for gate in mode.gates) or _counts_draws(mode.gates):
+    if program.datasets or _depends_on_more(mode.gates):
         return
-    gates, alike = merge_alike(mode.gates, [find_ungated(mode.gates)])
+    always = find_ungated(mode.gates)
+    gates, alike = merge_alike(mode.gates, [always])
     functions = {frozenset(function.gated): function.name for function in mode.functions}
-    gated = {gate.op for gate in mode.gates}
-    named = (name for gate in gates for group in (*gate.follows, gate.counted) for name in group)
-    always = frozenset(name for name in named if name not in gated)
-    drawn = find_draws(gates)
-    draws = [dict(zip(drawn, numbers, strict=True)) for numbers in product(*drawn.values())]
-    counts, sharing = {gate.op: 0 for gate in gates}, find_sharing(gates)
-    applied = {**counts}
+    drawn, sharing = find_draws(gates), find_sharing(gates)
+    counts, applied = Counter[str](), Counter[str]()
     for step in range(1, FARTHEST + 1):
-        admitted = {  # by `first` and `last`, where one more update takes place
-            gate.op: applied[gate.op] + 1 >= (gate.first or 0) and (gate.last is None or applied[gate.op] < gate.last)
-            for gate in gates
-            if gate.is_counted
-        }
-        due = {gate.op: admitted[gate.op] and is_due(gate, counts[gate.op]) for gate in gates if gate.is_counted}
-        opened = (fire(gates, step, counts, always, due=due, draws=each) for each in draws)
-        taken = [fired.union(*(alike.get(op, ()) for op in fired)) for fired in opened]
-        names = tuple(dict.fromkeys(functions[fired] for fired in taken))
-        yield Dispatch(names, all(applied[gate.op] >= max(gate.first or 0, gate.last or 0) for gate in gates))
-        fired = always | taken[0]  # nothing that counts differs between them
+        admitted, due, is_settled = dict[str, bool](), dict[str, bool](), True
+        for gate in gates:
+            if gate.is_counted:  # it is open by `first` and `last`, where one more update takes place
+                first, last, done = gate.first or 0, gate.last, applied[gate.op]
+                admitted[gate.op] = done + 1 >= first and (last is None or done < last)
+                due[gate.op] = admitted[gate.op] and is_due(gate, counts[gate.op])
+                is_settled = is_settled and done >= max(first, last or 0)
+        names, fired = dict[str, None](), always
+        for numbers in product(*drawn.values()):
+            opened = fire(gates, step, counts, always, due=due, draws=dict(zip(drawn, numbers, strict=True)))
+            fired = opened.union(*map(alike.__getitem__, opened & alike.keys()))
+            names[functions[fired]] = None
+        yield Dispatch(tuple(names), is_settled)
+        fired |= always  # nothing that counts differs between what can be drawn
         for gate in gates:
             if gate.clock == "writes" and admitted.get(gate.op, True) and not gate.counts_with:
                 counts[gate.op] = count_on(gate, counts[gate.op], step, fired, others=sharing.get(gate.op, ()))
             applied[gate.op] += not fired.isdisjoint(gate.counted)
 
 
-def _counts_draws(gates: tuple[Gate, ...]) -> bool:
-    """Return whether a gate counts steps in which something is drawn."""
+def _depends_on_more(gates: tuple[Gate, ...]) -> bool:
+    """Return whether averages take the place of models, or a gate counts steps in which something is drawn."""
     drawn: set[str] = set()
     for gate in gates:
-        followed = {name for group in (*gate.follows, gate.counted) for name in group}
-        is_drawn = bool(gate.draw) or not drawn.isdisjoint(followed)
-        if is_drawn and (gate.every > 1 or gate.is_counted):
+        is_drawn = bool(gate.draw) or not drawn.isdisjoint(chain(gate.counted, *gate.follows))
+        if gate.clock == "averaged" or (is_drawn and (gate.every > 1 or gate.is_counted)):
             return True
         drawn.update([gate.op] if is_drawn else ())
     return False
@@ -89,9 +88,9 @@ class DispatchPattern(Struct, frozen=True):
     is_whole: bool
     """Whether there are enough steps to see the pattern."""
 
-    def describe(self, chosen: Container[str]) -> str:
+    def describe(self, chosen: frozenset[str]) -> str:
         """Return in words the steps that can take one of some functions: `steps 1-3, 5-7, ...`, `from step 51 on`."""
-        steps = [step for step, names in enumerate(self.names, start=1) if any(name in chosen for name in names)]
+        steps = [step for step, names in enumerate(self.names, start=1) if not chosen.isdisjoint(names)]
         if not steps:
             # Clocks that count the writes of different ops come apart only where one is skipped.
             return "only after a skipped update" if self.is_whole else f"after step {FARTHEST:,}"
@@ -132,12 +131,13 @@ def format_share(low: float, high: float, outer: str) -> str:
 
 def find_pattern(mode: ModeProgram, program: Program) -> DispatchPattern | None:
     """Return the functions of the first steps; None where the number of a step does not tell."""
-    moments = (each for gate in mode.gates for each in (gate.start, gate.until))
-    settled = max((each for each in moments if each is not None), default=0)
-    gates, _ = merge_alike(mode.gates, [find_ungated(mode.gates)])
-    period = lcm(*(each for gate in gates for each in (gate.every, gate.epoch or 1)))
-    # A clock that counts writes is as slow as what it counts, times its own interval.
-    period *= prod(gate.every for gate in gates if gate.clock == "writes")
+    settled, period, counted = 0, 1, 1
+    for gate in merge_alike(mode.gates, [find_ungated(mode.gates)])[0]:
+        settled = max(settled, gate.start or 0, gate.until or 0)
+        period = lcm(period, gate.every, gate.epoch or 1)
+        # A clock that counts writes is as slow as what it counts, times its own interval.
+        counted *= gate.every if gate.clock == "writes" else 1
+    period *= counted
     names: list[tuple[str, ...]] = []
     is_whole = False
     for step, dispatch in enumerate(find_dispatches(mode, program), start=1):
@@ -157,6 +157,5 @@ def describe_steps(mode: ModeProgram, program: Program) -> dict[str, str]:
     pattern = find_pattern(mode, program) if len(mode.functions) > 1 else None
     if pattern is None:
         return {}
-    first = (name for names in pattern.names for name in names)
-    taken = dict.fromkeys((*first, *(function.name for function in mode.functions)))
-    return {name: pattern.describe((name,)) for name in taken}
+    taken = dict.fromkeys(chain(*pattern.names, (function.name for function in mode.functions)))
+    return {name: pattern.describe(frozenset({name})) for name in taken}

@@ -48,8 +48,11 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 def find_applied(program: Program, mode: str) -> tuple[OptimizerDecl, ...]:
     """Return the optimizers that a mode applies."""
-    instructions = (each for function in program.mode(mode).functions for each in function.instructions)
-    applied = {part.optimizer for each in instructions if isinstance(each, Apply) for part in each.parts}
+    applied = set[str]()
+    for function in program.mode(mode).functions:
+        for each in function.instructions:
+            if isinstance(each, Apply):
+                applied.update(part.optimizer for part in each.parts)
     return tuple(each for each in program.optimizers if each.name in applied)
 
 

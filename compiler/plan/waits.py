@@ -22,10 +22,14 @@ def find_waits(graph: StepGraph) -> Mapping[str, tuple[Edge, ...]]:
             before[edge.after].setdefault(edge.before, []).append(edge)
     causality = close(before, before)
     found: dict[str, tuple[Edge, ...]] = {}
-    for name in (name for name, node in graph.nodes.items() if node.is_write):
-        implied = unite_all(causality.pasts[each] for each in before[name])
-        last = (each for each in before[name] if not intersect(causality.collect((each,)), implied)[1])
-        pairs = (before[name][each] for each in last)
-        holding = [edge for edges in pairs if not any(each.hazard in CARRYING for each in edges) for edge in edges]
-        found |= {name: tuple(holding)} if holding else {}
+    for name, node in graph.nodes.items():
+        if node.is_write:
+            implied = unite_all(map(causality.pasts.__getitem__, before[name]))
+            holding: list[Edge] = []
+            for other, edges in before[name].items():
+                is_last = not intersect(causality.collect((other,)), implied)[1]
+                if is_last and not any(edge.hazard in CARRYING for edge in edges):
+                    holding += edges
+            if holding:
+                found[name] = tuple(holding)
     return found

@@ -40,8 +40,8 @@ def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
         places: dict[Path, object] = {}
         for option, value in cell.optimizer.options.items():
             places[(*cell.path, option)] = value
-            items = value if isinstance(value, tuple) else ()
-            places |= {(*cell.path, option, index): each for index, each in enumerate(items)}
+            for index, each in enumerate(value if isinstance(value, tuple) else ()):
+                places[(*cell.path, option, index)] = each
         for model in (each for each in cell.models if each in spec.models and not cell.chosen):
             for index, group in enumerate(spec.models[model].groups):
                 path = ("models", model, "groups", index)

@@ -83,10 +83,12 @@ def enumerate_datasets(
     :func:`enumerate_patterns`.
     """
     walk = _Walk.of(gates, always, undecided, most)
-    decided = [gate for gate in walk.gates if gate.op not in undecided]
-    period = find_period(decided)
+    period = find_period(walk.decided)
     if period > LONGEST_PERIOD:
-        slow, bound = ", ".join(gate.op for gate in decided if gate.every > 1), bound_sets(walk.gates) * len(always)
+        slow, bound = (
+            ", ".join(gate.op for gate in walk.decided if gate.every > 1),
+            bound_sets(walk.gates) * len(always),
+        )
         made = f"up to {spell_large(bound)} functions would be made"
         raise ValueError(f"the clocks of {slow} only repeat after {spell_large(period)} steps; {made}")
     states = walk.start
@@ -108,7 +110,7 @@ def lacks_functions(
     So it is said, too, where clocks that were in step have drifted apart so far that they hardly ever repeat.
     """
     walk = _Walk.of(gates, always, undecided, counts=counts)
-    if find_period([gate for gate in walk.gates if gate.op not in undecided]) > LONGEST_PERIOD:
+    if find_period(walk.decided) > LONGEST_PERIOD:
         return True
     states: States = frozenset({tuple(counts[gate.op] for gate in walk.counted)})
     for begin, end in _cut(steps + 1, None, walk.breaks):
@@ -135,7 +137,9 @@ class _Walk(Struct, frozen=True, kw_only=True):
 
     gates: Sequence[Gate]
     """One gate, the first, of each set that opens in the same steps."""
-    alike: Mapping[str, tuple[str, ...]]
+    decided: Sequence[Gate]
+    """Those of them of which clocks and counts determine when they are due."""
+    alike: Mapping[str, Sequence[str]]
     """By its op, the ops of a set that has several."""
     counted: tuple[Gate, ...]
     """The gates whose counts decide when they are due: of iterations that count together the first."""
@@ -179,6 +183,7 @@ class _Walk(Struct, frozen=True, kw_only=True):
         bounds, unsure = Bounds.of(gates), [gate for gate in gates if gate.op in undecided]
         return cls(
             gates=merged,
+            decided=decided,
             alike=members,
             counted=tuple(gate for gate in decided if gate.clock == "writes" and not gate.counts_with),
             sharing=find_sharing(decided),
@@ -202,7 +207,7 @@ class _Walk(Struct, frozen=True, kw_only=True):
     @property
     def start(self) -> States:
         """Return the counts before the first step."""
-        return frozenset({tuple(0 for _ in self.counted)})
+        return frozenset({(0,) * len(self.counted)})
 
     def cross(self, begin: int, end: int | None, states: States) -> States:
         """Walk from a step up to another (exclusive; None: forever) without starts and ends between them."""
@@ -278,7 +283,7 @@ class _Walk(Struct, frozen=True, kw_only=True):
 
         From there on they only grow from round to round, and only what is new in a round is taken on.
         """
-        made, phases = len(trail) - 1, [set(states) for states in trail[1:-1]]
+        made, phases = len(trail) - 1, list(map(set, trail[1:-1]))
         fresh: States = trail[made] - trail[1]
         while fresh:
             phases[(made - 1) % len(phases)] |= fresh
@@ -294,7 +299,7 @@ class _Walk(Struct, frozen=True, kw_only=True):
         added: set[tuple[int, ...]] = set()
         for dataset, free, due, draws in self._find_turns(step):
             fired = fire(self.gates, step, counts, free, dataset, due, draws)
-            self.seen.setdefault((dataset, frozenset(op for name in fired for op in self.alike.get(name, (name,)))))
+            self.seen.setdefault((dataset, fired.union(*map(self.alike.__getitem__, fired & self.alike.keys()))))
             if len(self.seen) > self.most:
                 raise _EnoughError
             now = fired | free
@@ -305,21 +310,24 @@ class _Walk(Struct, frozen=True, kw_only=True):
     def _find_turns(self, step: int) -> Iterator[tuple[str, frozenset[str], Mapping[str, bool], Mapping[str, float]]]:
         """Yield what a step can be: a data set, what fires on all of it, which undecided gates are due, and draws."""
         opens, closes = self.opens, self.closes
-        can_be = [step >= opens[op] for op, *_ in self.together]
-        need_not = [step < opens[op] or step >= closes.get(op, 1) for op, *_ in self.together]
-        options = [[True] * can + [False] * need for can, need in zip(can_be, need_not, strict=True)]
+        options: list[list[bool]] = []
+        for op, *_ in self.together:
+            can_be, need_not = step >= opens[op], step < opens[op] or step >= closes.get(op, 1)
+            options.append([True] * can_be + [False] * need_not)
         for dataset, free in self.always.items():
             for chosen in product(*options):  # there may be more than there is time for
                 due = {op: is_due for ops, is_due in zip(self.together, chosen, strict=True) for op in ops}
-                yield from ((dataset, free, due, draws) for draws in self.draws)
+                for draws in self.draws:
+                    yield dataset, free, due, draws
 
 
 def bound_sets(gates: Sequence[Gate]) -> int:
     """Return how many sets of gates can be open together at most: what only follows is open with what it follows."""
-    timed = (gate for gate in gates if not gate.draw)
-    free = {replace(gate, op="", follows=()) if gate.clock == "steps" else gate for gate in timed}
-    plain = Gate(op="", clock="writes")
-    clocks = [gate for gate in free if replace(gate, op="", follows=()) != plain]
+    plain, clocks = Gate(op="", clock="writes"), set[Gate]()
+    for gate in gates:
+        clock = replace(gate, op="", follows=())
+        if not gate.draw and clock != plain:
+            clocks.add(clock if gate.clock == "steps" else gate)
     return 2 ** len(clocks) * math.prod(map(len, find_draws(gates).values()))
 
 

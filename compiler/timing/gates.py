@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from msgspec.structs import replace
 
@@ -24,11 +24,11 @@ def sort_gates(gates: Iterable[Gate], repeated: Iterable[tuple[str, ...]]) -> tu
     One iteration counts before the next, however they are listed.
     """
     by_op = {gate.op: gate for gate in gates}
-    followed = {op: [name for group in gate.follows for name in group if name in by_op] for op, gate in by_op.items()}
+    followed = {op: list(filter(by_op.__contains__, chain(*gate.follows))) for op, gate in by_op.items()}
     for names in repeated:
-        for before, after in pairwise(name for name in names if name in by_op):
+        for before, after in pairwise(filter(by_op.__contains__, names)):
             followed[after].append(before)
-    return tuple(by_op[op] for op in sort(followed))
+    return tuple(map(by_op.__getitem__, sort(followed)))
 
 
 def fire(
@@ -76,7 +76,7 @@ def is_due(gate: Gate, count: int) -> bool:
 
 def counts_now(gate: Gate, step: int, fired: frozenset[str], dataset: str = "") -> bool:
     """Return whether a step counts for a gate on the clock ``writes``: every group it follows has an op that fired."""
-    return _is_within(gate, step, dataset) and all(fired.intersection(group) for group in gate.follows)
+    return _is_within(gate, step, dataset) and all(map(fired.intersection, gate.follows))
 
 
 def ends_epoch(gate: Gate, step: int) -> bool:
@@ -102,9 +102,12 @@ def find_sharing(gates: Iterable[Gate]) -> Mapping[str, tuple[Gate, ...]]:
 
 
 def find_ungated(gates: Sequence[Gate]) -> frozenset[str]:
-    """Return the ops that gates follow and that have no gate of their own: they fire in every step."""
-    gated = {gate.op for gate in gates}
-    return frozenset(op for gate in gates for group in gate.follows for op in group if op not in gated)
+    """Return the ops that gates follow or count and that have no gate of their own: they fire in every step."""
+    gated, named = set[str](), set[str]()
+    for gate in gates:
+        gated.add(gate.op)
+        named.update(gate.counted, *gate.follows)
+    return frozenset(named - gated)
 
 
 def merge_alike(
@@ -112,7 +115,7 @@ def merge_alike(
     always: Iterable[frozenset[str]],
     apart: Container[str] = (),
     counts: Mapping[str, int] = NO_COUNTS,
-) -> tuple[tuple[Gate, ...], Mapping[str, tuple[str, ...]]]:
+) -> tuple[tuple[Gate, ...], Mapping[str, Sequence[str]]]:
     """Return one gate, the first, for each set that opens in the same steps; and, by its op, the ops of the whole set.
 
     The windows and averages of an ensemble become a few gates, for any number of members; a gate alone has no set. Each
@@ -127,10 +130,13 @@ def merge_alike(
     stands_for: dict[str, str] = {}
     alike: dict[str, list[str]] = {}
     for gate in listed:
-        groups = [tuple(dict.fromkeys(stands_for.get(op, op) for op in group)) for group in gate.follows]
+        groups, waits = list[tuple[str, ...]](), set[tuple[str, ...]]()
+        for followed in gate.follows:
+            group = tuple(dict.fromkeys(map(stands_for.get, followed, followed)))
+            groups.append(group)
+            if any(each.isdisjoint(group) for each in known):  # what follows an op of every step never waits for it
+                waits.add(group)
         merged = replace(gate, follows=tuple(groups))
-        # What follows an op of every step is held back by nothing.
-        waits = {group for group in groups if any(each.isdisjoint(group) for each in known)}
         is_own = gate.op in apart or gate.counts_with or gate.op in sharing
         same = replace(merged, op=gate.op if is_own else "", follows=tuple(sorted(waits))), counts.get(gate.op, 0)
         name = stands_for[gate.op] = first.setdefault(same, gate.op)
@@ -138,14 +144,18 @@ def merge_alike(
             kept.append(merged)
         else:
             alike.setdefault(name, [name]).append(gate.op)
-    return tuple(kept), {name: tuple(ops) for name, ops in alike.items()}
+    return tuple(kept), alike
 
 
 def find_breaks(gates: Sequence[Gate]) -> list[int]:
     """Return the steps with which stretches begin: the first, starts, and those after ends."""
-    starts = (gate.start for gate in gates if gate.start is not None)
-    ends = (gate.until + 1 for gate in gates if gate.until is not None)
-    return sorted({1, *starts, *ends})
+    breaks = {1}
+    for gate in gates:
+        if gate.start is not None:
+            breaks.add(gate.start)
+        if gate.until is not None:
+            breaks.add(gate.until + 1)
+    return sorted(breaks)
 
 
 def keep_firing(gates: Sequence[Gate], patterns: Iterable[frozenset[str]], always: frozenset[str]) -> tuple[Gate, ...]:
@@ -159,7 +169,7 @@ def keep_firing(gates: Sequence[Gate], patterns: Iterable[frozenset[str]], alway
 
     def keep(group: tuple[str, ...]) -> tuple[str, ...]:
         """Return the ops of a group that can fire."""
-        return tuple(op for op in group if op in possible)
+        return tuple(filter(possible.__contains__, group))
 
     return tuple(
         replace(gate, follows=tuple(map(keep, gate.follows)), counted=keep(gate.counted))
@@ -182,10 +192,11 @@ def find_period(gates: Sequence[Gate]) -> int:
 
     Gates that count the same steps turn together: seventeen windows of two steps are back after two.
     """
-    steps = math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))
-    sharing, turning = find_sharing(gates), dict[Gate, int]()
+    steps, sharing, turning = 1, find_sharing(gates), dict[Gate, int]()
     for gate in gates:
-        if gate.clock == "writes" and not gate.counts_with:
+        if gate.clock == "steps":
+            steps = math.lcm(steps, gate.every)
+        elif gate.clock == "writes" and not gate.counts_with:
             counting = replace(gate, op=gate.op if gate.op in sharing else "", every=1, flush=False)
             turning[counting] = math.lcm(turning.get(counting, 1), gate.every)
     return steps * math.prod(turning.values())

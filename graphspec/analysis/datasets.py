@@ -46,7 +46,7 @@ def find_places(spec: GraphSpec) -> Mapping[str, frozenset[str]]:
     An op that does not say so runs where all that it reads is made; one that does runs where it says.
     """
     ops, possible = spec.ops, frozenset((UNNAMED, *find_datasets(spec)))
-    found = {name: frozenset(each for each in possible if op.runs_on(each)) for name, op in ops.items()}
+    found = {name: frozenset(filter(op.runs_on, possible)) for name, op in ops.items()}
     producers = find_producers(spec)
     waiting = list(ops)
     consumers: dict[str, list[str]] = {name: [] for name in ops}

@@ -35,8 +35,11 @@ def find_eval_mode(spec: GraphSpec) -> ModeName:
 
 def find_recomputed(spec: GraphSpec) -> Mapping[str, str]:
     """Return the averages whose statistics are computed anew before every evaluation, each with its set of data."""
-    averages = ((name, op.use.recompute_buffers) for name, op in spec.ops.items() if isinstance(op, EmaOp))
-    return {name: role for name, role in averages if role is not None}
+    found: dict[str, str] = {}
+    for name, op in spec.ops.items():
+        if isinstance(op, EmaOp) and op.use.recompute_buffers is not None:
+            found[name] = op.use.recompute_buffers
+    return found
 
 
 def find_image_role(spec: GraphSpec) -> str:
@@ -93,12 +96,12 @@ def find_watched_mode(spec: GraphSpec) -> ModeName:
 def find_returned(spec: GraphSpec, mode: ModeName) -> tuple[str, ...]:
     """Return the values that a step of a mode returns: `outputs`, or metrics and, in train mode, losses."""
     reaches = find_reaches(spec)
-    computed = {name: op for name, op in spec.ops.items() if mode in reaches[name].modes}
-    if spec.outputs is not None:
-        values = {value for name, op in computed.items() for value in op.defines(name)}
-        return tuple(value for value in spec.outputs if value in values)
-    shown = (MetricOp, LossOp) if mode == "train" else (MetricOp,)
-    return tuple(value for name, op in computed.items() if isinstance(op, shown) for value in op.defines(name))
+    values: list[str] = []
+    for name, op in spec.ops.items():
+        is_shown = spec.outputs is not None or isinstance(op, MetricOp) or (mode == "train" and isinstance(op, LossOp))
+        if is_shown and mode in reaches[name].modes:
+            values.extend(op.defines(name))
+    return tuple(values if spec.outputs is None else filter(frozenset(values).__contains__, spec.outputs))
 
 
 def find_goal(spec: GraphSpec, watch: BestSpec | StopSpec) -> Goal | None:

@@ -97,7 +97,9 @@ class RuleContext(Struct, frozen=True, kw_only=True):
 
     def sound_ops(self) -> Iterator[tuple[str, Op]]:
         """Yield every op that could be read as it is written, with its name."""
-        return ((name, op) for name, op in self.spec.ops.items() if name not in self.broken)
+        for name, op in self.spec.ops.items():
+            if name not in self.broken:
+                yield name, op
 
     def names(self, facets: Iterable[Facet]) -> Iterator[str]:
         """Yield every name that has one of the facets, in the order of the document."""

@@ -32,19 +32,19 @@ def check_options(
 
     ``remedies`` say what to do about options that others have.
     """
-    names = tuple(option.name for option in options)
+    names, meant = tuple(option.name for option in options), set[str]()
     for name, value in given.items():
         option = find_option(options, name)
         if option is not None:
             yield from _check_value(scope, owner, option, value, path)
         elif name:
+            meant.update(closest(name, names, 1))
             takes = f"it takes {enumerate_names(names)}" if names else "it takes none"
             message, label = f"{owner} has no option '{name}'", did_you_mean(name, names)
             help = remedies.get(name, takes)
             yield scope.report("GS112", message, (*path, name), key=True, label=label, help=help)
         else:
             yield scope.report("GS112", f"{owner} has no options", path, help="write its name alone")
-    meant = {near for name in given if name not in names for near in closest(name, names, 1)}
     for option in options:
         # A misspelt option is reported as unknown, not as missing too.
         if option.required and option.name not in given and option.name not in meant:

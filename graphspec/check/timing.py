@@ -50,9 +50,8 @@ def check_iterations(scope: RuleContext) -> Iterator[Diagnostic]:
     may_skip = scope.spec.loss_scale is not None or any(
         op.on_overflow not in (None, "apply", "error") for op in updates
     )
-    following = [(name, op) for name, op in scope.sound_ops() if isinstance(op, EmaOp | CopyOp)]
-    for name, op in following if may_skip else ():
-        if not any(part.repeat for part in op.within):
+    for name, op in scope.sound_ops() if may_skip else ():
+        if not isinstance(op, EmaOp | CopyOp) or not any(part.repeat for part in op.within):
             continue
         field = "every" if isinstance(op.every, int) and op.every > 1 else ""
         if not field and isinstance(op, EmaOp) and op.is_counted:
@@ -92,8 +91,7 @@ def check_modes(scope: RuleContext) -> Iterator[Diagnostic]:
                 notes = (f"{needs}{_say_modes(scope, blocker)}",)
                 help = f"change `mode` of op '{blocker}' or of this op"
                 yield scope.report("GS119", message, ("ops", name, *reference.path), notes=notes, help=help)
-        is_first = all(reaches[source].modes for source in producers[name])
-        if not is_bound(op) and not reaches[name].modes and is_first:
+        if not (is_bound(op) or reaches[name].modes) and all(reaches[source].modes for source in producers[name]):
             blocking = sorted(set(reaches[name].blockers.values()), key=list(ops).index)
             notes = tuple(_say_modes(scope, each) for each in blocking)
             message = f"op '{name}' runs in no mode: the values it reads are never computed together"
@@ -107,20 +105,20 @@ def _say_modes(scope: RuleContext, name: str) -> str:
 
 def check_meetings(scope: RuleContext) -> Iterator[Diagnostic]:
     """Refuse an op that runs on batches on which a value it reads is not made."""
-    ops, datasets = scope.spec.ops, find_datasets(scope.spec)
-    places = find_places(scope.spec)
+    datasets, places = find_datasets(scope.spec), find_places(scope.spec)
     sources, producers = find_references(scope.spec), find_producers(scope.spec)
-    shown = {
-        name: enumerate_names(each or "no data set" for each in (*datasets, UNNAMED) if each in places[name])
-        for name in ops
-    }
+
+    def say(name: str) -> str:
+        """Return on batches of which data sets an op runs."""
+        return enumerate_names(each or "no data set" for each in (*datasets, UNNAMED) if each in places[name])
+
     for name, op in scope.sound_ops() if datasets else ():
         for reference, source in sources[name] if op.dataset is not None else ():
             missing = [each or "none" for each in (*datasets, UNNAMED) if each in places[name] - places[source]]
             if missing and places[source]:
                 made = f"where '{reference.name}' is not computed"
                 message = f"op '{name}' runs on batches of {enumerate_names(missing)}, {made}"
-                notes = (f"'{reference.name}' is computed on batches of {shown[source]}",)
+                notes = (f"'{reference.name}' is computed on batches of {say(source)}",)
                 help = f"change `dataset` of '{source}' or '{name}'"
                 yield scope.report("GS132", message, ("ops", name, *reference.path), notes=notes, help=help)
         only_trains = [mode for mode in MODES if op.runs_in(mode)] == ["train"]
@@ -129,7 +127,7 @@ def check_meetings(scope: RuleContext) -> Iterator[Diagnostic]:
             help = "name the data sets it runs on, or declare all of them under `data.train`"
             yield scope.report("GS132", message, ("ops", name, "dataset"), help=help)
         if op.dataset is None and not places[name] and all(places[source] for source in producers[name]):
-            notes = tuple(f"'{each}' runs on batches of {shown[each]}" for each in producers[name])
+            notes = tuple(f"'{each}' runs on batches of {say(each)}" for each in producers[name])
             message = f"op '{name}' runs on no data set: the values it reads never come from one batch"
             help = "write one op for each data set: an update of each loss instead of one of their sum"
             yield scope.report("GS132", message, ("ops", name), key=True, notes=notes, help=help)
@@ -178,9 +176,11 @@ def check_evaluation(scope: RuleContext) -> Iterator[Diagnostic]:
 def check_recomputed(scope: RuleContext) -> Iterator[Diagnostic]:
     """Check that averages whose statistics are computed anew have a set of data, and are called in evaluations."""
     spec, mode = scope.spec, find_eval_mode(scope.spec)
-    reaches = find_reaches(spec)
+    reaches, recomputed = find_reaches(spec), find_recomputed(spec)
+    if not recomputed:
+        return
     called = {op.forward for name, op in spec.ops.items() if isinstance(op, ForwardOp) and mode in reaches[name].modes}
-    for name, role in find_recomputed(spec).items():
+    for name, role in recomputed.items():
         path, op = ("ops", name, "use", "recompute_buffers"), spec.ops[name]
         if role not in spec.data and role not in scope.broken and not scope.blind:
             known = f"; it has {enumerate_names(spec.data)}" if spec.data else ""

@@ -81,7 +81,8 @@ def is_inside(one: Sequence[Part], other: Sequence[Part]) -> bool:
     >>> is_inside([first, half], [first]), is_inside([first], [first, half]), is_inside([second], [first])
     (True, True, False)
     """
-    inner, outer = ([part for part in parts if part.repeat is not None] for parts in (one, other))
+    inner = [part for part in one if part.repeat is not None]
+    outer = [part for part in other if part.repeat is not None]
     return bool(outer) and inner[: len(outer)] == outer
 
 

@@ -49,7 +49,7 @@ def emit_build(context: EmitContext) -> Block:
     )
     assigned = tuple(_globals(context))
     given = ast.BoolOp(op=ast.Or(), values=[syntax.name("models"), syntax.dictionary({})])
-    made = syntax.call("make_models", *(syntax.name(each) for each in ("seed", "device", "dtype")), given)
+    made = syntax.call("make_models", *map(syntax.name, ("seed", "device", "dtype")), given)
     listed = {each.name: syntax.name(context.names.optimizer(each.name)) for each in program.optimizers}
     registered = syntax.perform(syntax.call("OPTIMIZERS.update", syntax.dictionary(listed)))
     making: tuple[Code, ...] = (
@@ -84,11 +84,11 @@ def emit_build(context: EmitContext) -> Block:
 def _global_lines(assigned: tuple[Global, ...]) -> Iterator[Line]:
     """Yield the ``global`` statements."""
     line: list[str] = []
-    for name in (each.name for each in assigned):
-        if line and len(", ".join((*line, name))) > WIDEST:
+    for each in assigned:
+        if line and len(", ".join((*line, each.name))) > WIDEST:
             yield Line(statement=syntax.share(line))
             line = []
-        line = [*line, name]
+        line.append(each.name)
     if line:
         yield Line(statement=syntax.share(line))
 
@@ -142,7 +142,7 @@ def _globals(context: EmitContext) -> Iterator[Global]:
     if needs.random:
         kind = dialect.sources[program.rng]
         yield Global(name="random", value=syntax.call(kind, *map(syntax.name, dialect.random())))
-    gates = {mode.mode: syntax.listing(_gate(gate) for gate in mode.gates) for mode in program.modes if mode.gates}
+    gates = {mode.mode: syntax.listing(map(_gate, mode.gates)) for mode in program.modes if mode.gates}
     if gates:
         is_drawn = any(gate.draw for mode in program.modes for gate in mode.gates)
         given = [syntax.name("clock"), syntax.dictionary(gates), *([syntax.name("seed")] if is_drawn else [])]
@@ -228,9 +228,11 @@ WEIGHTS = "WEIGHTS"
 
 def emit_models(context: EmitContext, provided: frozenset[str]) -> Block:
     """Return ``def make_models(seed, device, dtype, given):``; models in ``provided`` are always given."""
-    header = syntax.define("make_models", *(syntax.parameter(each) for each in ("seed", "device", "dtype", "given")))
+    header = syntax.define("make_models", *map(syntax.parameter, ("seed", "device", "dtype", "given")))
     body: list[Code] = [Line(statement=syntax.assign(MADE, syntax.call("dict", syntax.name("given"))))]
-    for model in (each for each in context.program.models if each.name not in provided):
+    for model in context.program.models:
+        if model.name in provided:
+            continue
         name, files = syntax.constant(model.name), syntax.name(WEIGHTS)
         making = [*_make_lines(model, context)]
         if model.weights is not None:  # its file is read unless it was removed from the list of files

@@ -62,8 +62,7 @@ def function_table(context: EmitContext, use: Callable[[Function], ast.expr]) ->
     values: list[ast.expr] = []
     for mode in context.program.modes:
         for function in mode.functions:
-            fired = tuple(gate.op for gate in mode.gates if gate.op in function.gated)
-            chosen = [syntax.literal(fired)] if gated else []
+            chosen = [syntax.literal(function.gated)] if gated else []
             datasets = [[syntax.constant(each or None)] for each in function.datasets] or [[]]
             named = [_key([syntax.constant(mode.mode), *each, *chosen]) for each in datasets]
             if len(named) == 1:

@@ -35,9 +35,14 @@ class Flow(Struct, frozen=True, kw_only=True):
 
 def find_flow(function: Function) -> Flow:
     """Return the values that carry a graph in a function. Too many is safe: it costs a detach, never a wrong number."""
-    targets = {value for each in function.instructions if isinstance(each, Gradient) for value in each.target_values}
-    # What has no graph: inputs, draws, results of no_grad.
-    leaves = targets - {value for each in function.instructions if each.recorded for value in each.defines}
+    targets, with_graph, is_recorded = set[str](), set[str](), False
+    for each in function.instructions:
+        if isinstance(each, Gradient):
+            targets.update(each.target_values)
+        if each.recorded:
+            with_graph.update(each.defines)
+        is_recorded = is_recorded or each.recorded or isinstance(each, Gradient)
+    leaves = targets - with_graph  # inputs, draws, results of no_grad
     carrying = set(leaves)
     together, siblings, partial = set[str](), set[str](), set[str]()
     for instruction in function.instructions:
@@ -56,14 +61,13 @@ def find_flow(function: Function) -> Flow:
             siblings.update(value for value in made if value in targets)
         if isinstance(instruction, Adapt) and instruction.recorded and instruction.base and instruction.base.detach:
             partial.update(value for value in made if value in targets)  # a rate of its own may be a constant
-    recorded = any(each.recorded or isinstance(each, Gradient) for each in function.instructions)
     return Flow(
         carrying=frozenset(carrying),
         targets=frozenset(targets),
         leaves=frozenset(leaves),
         siblings=frozenset(siblings),
         partial=frozenset(partial),
-        recorded=recorded,
+        recorded=is_recorded,
     )
 
 

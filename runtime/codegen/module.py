@@ -41,7 +41,7 @@ def unite(imports: Iterable[Imported]) -> Iterator[ast.stmt]:
     """Yield import statements in alphabetical order, plain ones first; imports from one module are merged."""
     members: dict[str, list[tuple[str, str | None]]] = {}
     for module, member, alias in sorted(
-        imports, key=lambda each: (each[1] is not None, *(part or "" for part in each))
+        imports, key=lambda each: (each[1] is not None, each[0], each[1] or "", each[2] or "")
     ):
         if member is None:
             yield syntax.bring(module, alias)
@@ -176,7 +176,9 @@ def _find_names(code: Code) -> Iterator[str]:
     """Yield the names that a piece of code uses."""
     match code:
         case Line():
-            yield from (node.id for node in syntax.walk(code.statement) if isinstance(node, ast.Name))
+            for node in syntax.walk(code.statement):
+                if isinstance(node, ast.Name):
+                    yield node.id
         case Block():
             yield from _find_names(code.header)
             for entry in code.body:

@@ -68,13 +68,16 @@ def find_needs(program: Program) -> Needs:
     """Return the needs of a program's functions."""
     instructions = [*find_instructions(program)]
     differentiated = find_differentiated(program)
-    follows = [each for each in instructions if isinstance(each, (Blend, Assign))]
-    followed = frozenset(model for each in follows for model in (each.target, each.source))
-    buffered = (each for each in follows if follows_buffers(each, program))
+    followed, buffered, drawing = set[str](), set[str](), set[str]()
     taps: dict[str, dict[str, None]] = {}
-    for forward in (each for each in instructions if isinstance(each, Forward)):
-        for _, layer in forward.taps:
-            taps.setdefault(forward.model, {})[layer] = None
+    for each in instructions:
+        if isinstance(each, Blend | Assign):
+            followed.update((each.target, each.source))
+            buffered.update((each.target, each.source) if follows_buffers(each, program) else ())
+        elif isinstance(each, Forward):
+            drawing.update([each.model] if each.draws else ())
+            for _, layer in each.taps:
+                taps.setdefault(each.model, {})[layer] = None
     classes = frozenset(each.name for each in program.models if each.kind == "class")
     partial = classes.union(each.name for each in program.models if each.frozen)
     split = partial & differentiated & followed
@@ -91,21 +94,26 @@ def find_needs(program: Program) -> Needs:
     shared = frozenset(model for each in functions for model in program.find_written_buffers(each))
     random = any(each.drawing for each in instructions)
     gates = any(mode.gates for mode in program.modes)
-    stepped = frozenset(model for optimizer in program.optimizers for model in optimizer.models)
+    metrics, stepped = find_metrics(program), set[str]()
+    clocks = {number.schedule.clock for number, _, _ in find_numbers(program)}
+    for optimizer in program.optimizers:
+        stepped.update(optimizer.models)
+        clocks.update(each.clock for each in optimizer.schedules.values())
+    paced = not clocks <= {"updates", "writes"}  # the others follow the steps
     return Needs(
         differentiated=differentiated,
         parameters=differentiated | stepped | (followed - split),
         weights=split,
-        buffers=frozenset(model for each in buffered for model in (each.target, each.source)) | shared,
+        buffers=shared | buffered,
         taps={model: tuple(layers) for model, layers in taps.items()},
         joint=find_joint(program),
         parts=tuple(parts),
-        drawing=frozenset(each.model for each in instructions if isinstance(each, Forward) and each.draws) & classes,
+        drawing=classes & drawing,
         random=random,
         gates=gates,
-        paced=_is_paced(program),
-        measured=bool(find_metrics(program)),
-        clock=random or gates or _is_paced(program) or bool(find_metrics(program)),
+        paced=paced,
+        measured=bool(metrics),
+        clock=random or gates or paced or bool(metrics),
         lowered=any(isinstance(each, Forward) and is_lowered(each) for each in instructions),
         typed=any(isinstance(each, Evaluate) and is_typed(each) for each in instructions),
         mixed=find_mixed(program),
@@ -121,19 +129,12 @@ def are_tied(models: tuple[str, ...], program: Program) -> bool:
 
 def find_metrics(program: Program) -> tuple[tuple[str, Evaluate], ...]:
     """Return (mode, instruction) of every metric with a running value; a user's metric may always have one."""
-    found: dict[tuple[str, str], Evaluate] = {}
+    found: dict[tuple[str, str], tuple[str, Evaluate]] = {}
     for function in find_functions(program):
         for each in function.instructions:
             if isinstance(each, Evaluate) and is_running(each):
-                found.setdefault((function.mode, each.op), each)
-    return tuple((mode, each) for (mode, _), each in found.items())
-
-
-def _is_paced(program: Program) -> bool:
-    """Return whether some option of an optimizer or a group, or number of an op, changes with the steps."""
-    options = [each for optimizer in program.optimizers for each in optimizer.schedules.values()]
-    numbers = [number.schedule for number, _, _ in find_numbers(program)]
-    return any(each.clock not in ("updates", "writes") for each in (*options, *numbers))
+                found.setdefault((function.mode, each.op), (function.mode, each))
+    return tuple(found.values())
 
 
 def follows_buffers(instruction: Blend | Assign, program: Program) -> bool:

@@ -7,6 +7,7 @@ import builtins
 import keyword
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from msgspec import Struct
 
@@ -31,7 +32,7 @@ from runtime.codegen import syntax
 
 def find_uses(instruction: Instruction) -> tuple[str, ...]:
     """Return the names of the values an instruction reads, in order, and the verdicts under which it writes."""
-    return (*instruction.operands, *(verdict for way in instruction.commits for verdict in way))
+    return (*instruction.operands, *chain(*instruction.commits))
 
 
 def find_functions(program: Program) -> tuple[Function, ...]:
@@ -55,10 +56,13 @@ def find_training_modes(program: Program) -> frozenset[str]:
 
 def find_inputs(program: Program, function: Function) -> tuple[InputDecl, ...]:
     """Return the inputs a function needs: those it reads, and those whose free sizes a draw takes."""
-    used = {name for instruction in function.instructions for name in find_uses(instruction)}
-    sizes = {size for instruction in function.instructions for size in instruction.sizes}
-    chosen = {find_sized_input(program, size, function).name for size in sizes if program.inputs}
-    return tuple(entry for entry in program.inputs if entry.name in used | chosen)
+    used, sizes = set[str](), set[str]()
+    for instruction in function.instructions:
+        used.update(find_uses(instruction))
+        sizes.update(instruction.sizes)
+    if program.inputs:
+        used.update(find_sized_input(program, size, function).name for size in sizes)
+    return tuple(entry for entry in program.inputs if entry.name in used)
 
 
 def find_windows(program: Program) -> tuple[Accumulate, ...]:
@@ -75,9 +79,11 @@ def find_checked(program: Program) -> tuple[CheckFinite, ...]:
 
 def find_states(program: Program) -> tuple[StateDecl, ...]:
     """Return the states that the functions of a program read or write."""
-    functions = find_functions(program)
-    used = {name for function in functions for each in function.instructions for name in find_uses(each)}
-    used |= {each.state for function in functions for each in function.instructions if isinstance(each, Store)}
+    used = set[str]()
+    for each in find_instructions(program):
+        used.update(find_uses(each))
+        if isinstance(each, Store):
+            used.add(each.state)
     return tuple(state for state in program.states if state.name in used)
 
 
@@ -154,22 +160,29 @@ def averaged_keys(blend: Blend) -> tuple[str, str]:
 
 def find_selective(program: Program) -> tuple[Blend, ...]:
     """Return the averages that patterns choose parameters for, each once."""
-    blends = (each for each in find_instructions(program) if isinstance(each, Blend))
-    return tuple({each.op: each for each in blends if each.match is not None or each.exclude is not None}.values())
+    found: dict[str, Blend] = {}
+    for each in find_instructions(program):
+        if isinstance(each, Blend) and (each.match is not None or each.exclude is not None):
+            found[each.op] = each
+    return tuple(found.values())
 
 
 def find_penalized(program: Program) -> tuple[Transform, ...]:
     """Return the instructions that add penalties to a set, one for each set."""
-    instructions = find_instructions(program)
-    found = (each for each in instructions if isinstance(each, Transform) and each.penalties)
-    return tuple({each.output: each for each in found}.values())
+    found: dict[str, Transform] = {}
+    for each in find_instructions(program):
+        if isinstance(each, Transform) and each.penalties:
+            found[each.output] = each
+    return tuple(found.values())
 
 
 def find_frozen(program: Program) -> tuple[tuple[tuple[str, ...], Frozen], ...]:
     """Return the sets of models in which parameters are currently frozen, with these, each once."""
-    instructions = find_instructions(program)
-    found = (each for each in instructions if isinstance(each, Gradient | Transform | Accumulate) and each.frozen)
-    return tuple(dict.fromkeys((each.models, each.frozen) for each in found))
+    found: dict[tuple[tuple[str, ...], Frozen], None] = {}
+    for each in find_instructions(program):
+        if isinstance(each, Gradient | Transform | Accumulate) and each.frozen:
+            found[each.models, each.frozen] = None
+    return tuple(found)
 
 
 def find_joint(program: Program) -> tuple[tuple[str, ...], ...]:
@@ -192,7 +205,7 @@ def find_joint(program: Program) -> tuple[tuple[str, ...], ...]:
 
 def frozen_key(models: tuple[str, ...], frozen: Frozen) -> str:
     """Return the key of the places of parameters that are currently frozen."""
-    return " ".join((*models, "|", *(part for each in frozen for part in each)))
+    return " ".join(chain(models, "|", *frozen))
 
 
 def pattern_requests(program: Program) -> Iterator[NameRequest]:

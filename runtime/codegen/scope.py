@@ -41,7 +41,7 @@ def line_of(
 def with_notes(instruction: InstructionBase, lines: Sequence[Line]) -> tuple[Line, ...]:
     """Return the lines with the instruction's notes: at the end of the first where they are short, else above it."""
     first, *rest = lines
-    comment = "; ".join(text for text in (first.comment, *instruction.notes) if text)
+    comment = "; ".join(filter(None, (first.comment, *instruction.notes)))
     if len(comment) <= LONGEST_NOTE:
         return (replace(first, comment=comment), *rest)
     return (replace(first, above=instruction.notes), *rest)

@@ -112,7 +112,7 @@ def literal(value: Setting) -> ast.expr:
     if isinstance(value, Mapping):
         return dictionary({key: literal(entry) for key, entry in value.items()})
     if isinstance(value, (tuple, list)):
-        return sequence(literal(entry) for entry in value)
+        return sequence(map(literal, value))
     if isinstance(value, Scheduled):
         raise TypeError(f"{value} is no literal: it changes while training")
     if isinstance(value, Subscript):

@@ -195,8 +195,9 @@ def print_code(code: Sequence[Code]) -> Page:
 
 def align(lines: Sequence[Printed]) -> Iterator[Printed]:
     """Yield the lines with their comments placed: in one column where they fit, else after or above their line."""
-    ends = [len(line.text) + GAP for line in lines if line.comment]
-    column = max((end for end in ends if end <= FARTHEST_COLUMN), default=0)
+    column = max(
+        (end for line in lines if line.comment and (end := len(line.text) + GAP) <= FARTHEST_COLUMN), default=0
+    )
     for line in lines:
         start = max(column, len(line.text) + GAP)
         if not line.comment:
@@ -249,5 +250,6 @@ def _comment_lines(note: str, indent: int, origin: tuple[str, str] | None) -> It
 
 def plain(text: str) -> str:
     """Return a text on one line that cannot end a comment or a docstring: names and notes come from the spec."""
-    printable = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(printable.replace("\\", "/").replace('"', "'").split())
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(text.replace("\\", "/").replace('"', "'").split())

@@ -44,7 +44,8 @@ def builtin_call(instruction: Evaluate, operands: list[ast.expr], scope: EmitSco
             matched = {at: syntax.item(check, syntax.constant(1)) for at, check in checks.items()}
             operands = [matched.get(at, each) for at, each in enumerate(operands)]
     first, *rest = [syntax.sequence(operands)] if call.gathered else operands
-    before, between = ([setting(value, scope) for value in each] for each in (call.before, call.first))
+    before = [setting(value, scope) for value in call.before]
+    between = [setting(value, scope) for value in call.first]
     # `batch` in a shape is the size of the first operand's leading axis.
     rows = syntax.item(scope.dialect.shape(first), syntax.constant(0))
     after = [
@@ -79,7 +80,7 @@ def layer_stack(layers: tuple[LayerDecl, ...], dialect: Dialect, **options: ast.
 def _layer(layer: LayerDecl, dialect: Dialect) -> ast.expr:
     """Return the construction of one layer; a container takes the layers inside it."""
     made = dialect.layer(layer)
-    arguments = [syntax.literal(value) for value in (*made.first, *made.positional)]
+    arguments = map(syntax.literal, (*made.first, *made.positional))
     keywords = {name: syntax.literal(value) for name, value in made.keywords.items()}
     return syntax.call(made.path, *(_layer(each, dialect) for each in layer.layers), *arguments, **keywords)
 
@@ -113,8 +114,7 @@ JOINING: Mapping[str, str] = {"all_gather": "replicas.join_rows", "all_mean": "r
 
 def find_inlined(function: Function) -> Mapping[str, Evaluate]:
     """Return the parts of expressions that are written where their value is read, by that value."""
-    parts = (each for each in function.instructions if isinstance(each, Evaluate) and each.into)
-    return {each.outputs[0]: each for each in parts}
+    return {each.outputs[0]: each for each in function.instructions if isinstance(each, Evaluate) and each.into}
 
 
 def lower_evaluate(instruction: Evaluate, scope: EmitScope) -> Lowered:
@@ -185,8 +185,7 @@ def _value(instruction: Evaluate, scope: EmitScope) -> ast.expr:
         # A loss may be returned as (sum, count), which means their quotient.
         received = "uncounted" if instruction.gathered else "mean_of"
         return syntax.call(received, called) if instruction.family == "loss" else called
-    given = (each.operand for each in instruction.arguments if each.name is None)
-    operands = [_operand(each, instruction, scope) for each in given]
+    operands = [_operand(each.operand, instruction, scope) for each in instruction.arguments if each.name is None]
     if instruction.family in ("call", "internal"):
         if function.name == "stop":
             # what a gradient is taken by needs a tensor of its own, apart from what it is made of
@@ -308,7 +307,7 @@ def shares_rows(function: Function) -> bool:
 
 def batch_size_lines(function: Function, scope: EmitScope) -> tuple[Line, ...]:
     """Return ``batch_size = image.shape[0]`` where some draw needs it, or a window counts it."""
-    draws = [each for each in function.instructions if isinstance(each, Random)]
+    draws = (each for each in function.instructions if isinstance(each, Random))
     has_draws = any(BATCH in (draw.shape or ()) or draw.gathered for draw in draws)
     is_counted = any(isinstance(each, Accumulate) and each.reduce == "mean" for each in function.instructions)
     is_shared = is_replicated(scope.program) and shares_rows(function)

@@ -21,7 +21,7 @@ def receive_results(
     ``is_stopped``: the results pass no gradient back; ``is_joined``: gradients must reach several only together.
     """
     comment = read_comment(instruction, instruction.model)
-    tapped = {value for value, _ in instruction.taps}
+    tapped = dict(instruction.taps)
     names = [value for value in instruction.outputs if value not in tapped]
     targets = [scope.names.value(value) for value in names]
     is_named = instruction.named and scope.program.model(instruction.model).kind == "class"

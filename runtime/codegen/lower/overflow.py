@@ -131,8 +131,9 @@ def check_lines(context: EmitContext) -> Iterator[Line]:
     """Yield the lines of ``step`` that end a run at gradients that are not allowed."""
     program = context.program
     fatal: dict[str, dict[str, None]] = {}
-    for op, key in (pair for each in find_resolved(program) for pair in each.fatal):
-        fatal.setdefault(op, {op: None})[key] = None
+    for each in find_resolved(program):
+        for op, key in each.fatal:
+            fatal.setdefault(op, {op: None})[key] = None
     for keys in fatal.values():
         yield Line(statement=syntax.perform(syntax.call(f"{VERDICTS}.require", *map(syntax.constant, keys))))
     if program.loss_scale is not None and program.loss_scale.most_skips is not None:
@@ -168,8 +169,10 @@ def find_tainted(function: Function) -> frozenset[str]:
     A gradient op that gives a set with a verdict may give values, too: what makes the set overflow makes these. Sets
     whose overflow is an error are none of them: there the run ends anyway, and should say where it began.
     """
-    checks = (each for each in function.instructions if isinstance(each, CheckFinite) and each.overflow != "error")
-    checked = {value for each in checks for value in each.gradients}
+    checked = set[str]()
+    for instruction in function.instructions:
+        if isinstance(instruction, CheckFinite) and instruction.overflow != "error":
+            checked.update(instruction.gradients)
     for instruction in reversed(function.instructions):
         if isinstance(instruction, Transform) and instruction.output in checked:
             checked.update(instruction.inputs)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from compiler.ir.cell import parameters_of
 from compiler.ir.instructions import Apply, ApplyPart, Assign, Blend
 from compiler.ir.value import Scheduled
 from compiler.ir.weight_terms import Projection
@@ -18,7 +17,7 @@ from runtime.codegen.lower.row_sets import has_rows, step_rows
 from runtime.codegen.lower.transform import apply_present
 from runtime.codegen.needs import are_tied, follows_buffers
 from runtime.codegen.resources import averaged_keys, chosen_list
-from runtime.codegen.scope import line_of, number, setting, with_notes, write_comment
+from runtime.codegen.scope import line_of, number, read_comment, setting, with_notes, write_comment
 from runtime.codegen.text import Line
 
 
@@ -95,7 +94,7 @@ def _share(gradients: ast.expr, part: ApplyPart, models: tuple[str, ...], scope:
 
 def lower_blend(instruction: Blend, scope: EmitScope) -> Lowered:
     """Return the average of the weights, then the lines for the buffers."""
-    comment = _follow_comment(instruction, instruction.source, instruction.target)
+    comment = _follow_comment(instruction)
     lists = [_weights(each, scope) for each in (instruction.target, instruction.source)]
     iterations = () if instruction.progress is None else instruction.progress.iterations
     is_one = len(iterations) < 2
@@ -147,7 +146,7 @@ def written_lists(instruction: Apply | Blend | Assign, scope: EmitScope) -> Iter
 
 def lower_assign(instruction: Assign, scope: EmitScope) -> Lowered:
     """Return the copy of a model's weights and buffers into another."""
-    comment = _follow_comment(instruction, instruction.source, instruction.target)
+    comment = _follow_comment(instruction)
     weights = [_weights(each, scope) for each in (instruction.target, instruction.source)]
     lines = [line_of(instruction, syntax.perform(syntax.call("copy_into", *weights)), comment=comment)]
     if follows_buffers(instruction, scope.program):
@@ -167,8 +166,7 @@ def _buffers(instruction: Blend | Assign, scope: EmitScope) -> list[ast.expr]:
     return [syntax.name(scope.names.buffers(each)) for each in (instruction.target, instruction.source)]
 
 
-def _follow_comment(instruction: Blend | Assign, source: str, target: str) -> str:
+def _follow_comment(instruction: Blend | Assign) -> str:
     """Return ``sampler@0 -> @1, reads generator@1``."""
-    read = next((cell for cell in instruction.reads if cell.cell == parameters_of(source)), None)
-    reads = "" if read is None else f"reads {source}@{read.version}"
-    return ", ".join(text for text in (write_comment(instruction, (target,)), reads) if text)
+    written, read = write_comment(instruction, (instruction.target,)), read_comment(instruction, instruction.source)
+    return ", ".join(filter(None, (written, read and f"reads {read}")))

@@ -165,21 +165,23 @@ def gather_releases(instructions: Sequence[Instruction]) -> Iterator[Instruction
     the next write, so that two are never alive at the same time for one update. Small results of functions are not
     worth a release, and values that are alive until the function returns need none.
     """
-    large = {value for each in instructions if isinstance(each, Release) for value in each.large}
-    heavy = large | {
-        value
-        for each in instructions
-        if each.micro_batch or not isinstance(each, Evaluate)  # nothing of a micro-batch may hold a graph
-        for value in each.defines
-    }
-    sets = {value for each in instructions if isinstance(each, (Gradient, Transform)) for value in each.defines}
-    recorded = (each for each in instructions if isinstance(each, (Forward, Evaluate)) and each.graph)
-    free = large - sets - {value for each in recorded for value in each.defines}
+    large, heavy, sets, recorded = set[str](), set[str](), set[str](), set[str]()
+    for each in instructions:
+        if isinstance(each, Release):
+            large.update(each.large)
+        if isinstance(each, (Gradient, Transform)):
+            sets.update(each.defines)
+        elif isinstance(each, (Forward, Evaluate)) and each.graph:
+            recorded.update(each.defines)
+        if each.micro_batch or not isinstance(each, Evaluate):  # nothing of a micro-batch may hold a graph
+            heavy.update(each.defines)
+    heavy |= large
+    free = large - sets - recorded
     pending: list[str] = []
     ended = False
     for instruction in instructions:
         if isinstance(instruction, Release):
-            pending.extend(value for value in instruction.values if value in heavy)
+            pending.extend(filter(heavy.__contains__, instruction.values))
             continue
         if isinstance(instruction, Gradient):
             is_due = not instruction.retain_graph and not large.isdisjoint(pending)
