@@ -51,8 +51,7 @@ def find_releases(graph: StepGraph) -> Mapping[str, tuple[str, ...]]:
     kept = {*graph.outputs}
     for node in graph.nodes.values():
         kept.add(node.verdict)  # the end of the step asks for it once more
-        if isinstance(node, CheckFinite) or node.combined:
-            kept.update(node.defines)
+        kept.update(node.defines if isinstance(node, CheckFinite) or node.combined else ())
     released: dict[str, list[str]] = {}
     for value, name in last.items():
         if value not in kept:

@@ -50,8 +50,8 @@ def check_iterations(scope: RuleContext) -> Iterator[Diagnostic]:
     may_skip = scope.spec.loss_scale is not None or any(
         op.on_overflow not in (None, "apply", "error") for op in updates
     )
-    for name, op in scope.sound_ops() if may_skip else ():
-        if not isinstance(op, EmaOp | CopyOp) or not any(part.repeat for part in op.within):
+    for name, op in scope.sound_ops():
+        if not (may_skip and isinstance(op, EmaOp | CopyOp) and any(part.repeat for part in op.within)):
             continue
         field = "every" if isinstance(op.every, int) and op.every > 1 else ""
         if not field and isinstance(op, EmaOp) and op.is_counted:

@@ -205,7 +205,7 @@ def find_joint(program: Program) -> tuple[tuple[str, ...], ...]:
 
 def frozen_key(models: tuple[str, ...], frozen: Frozen) -> str:
     """Return the key of the places of parameters that are currently frozen."""
-    return " ".join(chain(models, "|", *frozen))
+    return " ".join((*models, "|", *chain(*frozen)))
 
 
 def pattern_requests(program: Program) -> Iterator[NameRequest]:
