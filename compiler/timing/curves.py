@@ -14,6 +14,7 @@ from compiler.facts.optimizers import OptimizerCell, find_clock_rates, find_opti
 from compiler.ir.instructions import Instruction
 from compiler.ir.value import Scheduled, ScheduleDecl
 from compiler.timing.units import ClockRates, Pace, PaceProblem, exact
+from graphspec.analysis.remembering import once_per_spec
 from graphspec.declare.base import Declaration
 from graphspec.declare.durations import Duration, Length
 from graphspec.declare.graph import GraphSpec
@@ -36,22 +37,16 @@ def stand_in(schedule: ScheduleSpec) -> ScheduleDecl:
 def check_schedules(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every schedule of an optimizer, or of a group that it steps, that its clock cannot count."""
     for cell in find_optimizers(spec):
-        rates = find_clock_rates(spec, cell, pace)
-        places: dict[Path, object] = {}
-        for option, value in cell.optimizer.options.items():
-            places[(*cell.path, option)] = value
-            for index, each in enumerate(value if isinstance(value, tuple) else ()):
-                places[(*cell.path, option, index)] = each
+        found = [*_find_inside(cell.optimizer.options, cell.path)]
         for model in (each for each in cell.models if each in spec.models and not cell.chosen):
             for index, group in enumerate(spec.models[model].groups):
-                path = ("models", model, "groups", index)
-                places |= {(*path, "lr_scale"): group.lr_scale, (*path, "weight_decay"): group.weight_decay}
-        for path, schedule in places.items():
-            if isinstance(schedule, ScheduleSpec):
-                try:
-                    declare_schedule(schedule, rates)
-                except PaceProblem as problem:
-                    yield report_pace(spec, problem, path)
+                own = {"lr_scale": group.lr_scale, "weight_decay": group.weight_decay}
+                found += _find_inside(own, ("models", model, "groups", index))
+        for path, schedule in found:
+            try:
+                declare_schedule(schedule, find_clock_rates(spec, cell, pace))
+            except PaceProblem as problem:
+                yield report_pace(spec, problem, path)
 
 
 def report_pace(spec: GraphSpec, problem: PaceProblem, place: Path) -> Diagnostic:
@@ -150,31 +145,30 @@ TAKEN = ("tau",)
 
 
 class ScheduledField(Struct, frozen=True, kw_only=True):
-    """A field of an op that holds a schedule: its place, and at which rate whose updates it counts, if it does.
+    """A field of an op that holds a schedule: its place, and whose updates it counts, if it does.
 
     What an update does to a model by that model's word has its place below both: ``fit``, ``net``, ``regularizer``.
     """
 
     place: Place
     schedule: ScheduleSpec
-    rates: ClockRates
-    cells: tuple[OptimizerCell, ...] = ()
-    """Whose updates are counted, one after another."""
+    cells: tuple[OptimizerCell, ...]
+    """Whose updates are counted, one after another; nothing where steps are."""
     path: Place
     """Where it is written."""
 
-    @property
-    def optimizer(self) -> str | None:
-        """Return whose updates are counted; None where steps are."""
-        return self.cells[0].name if self.cells else None
+    def declare(self, spec: GraphSpec, pace: Pace) -> ScheduleDecl:
+        """Return the schedule at the rate of what it counts; raise PaceProblem where that is unknown."""
+        rates = find_clock_rates(spec, self.cells[0], pace) if self.cells else ClockRates(pace=pace)
+        return declare_schedule(self.schedule, rates)
 
 
 def declare_scheduled(spec: GraphSpec, pace: Pace) -> Mapping[Place, Scheduled]:
     """Return the numbers that change while training, by their places; one that cannot be counted does not change."""
     found: dict[Place, Scheduled] = {}
-    for field in _find_fields(spec, pace):
+    for field in _find_fields(spec):
         try:
-            schedule = declare_schedule(field.schedule, field.rates)
+            schedule = field.declare(spec, pace)
         except PaceProblem:
             schedule = stand_in(field.schedule)
         op, *option = map(str, field.place)
@@ -182,7 +176,7 @@ def declare_scheduled(spec: GraphSpec, pace: Pace) -> Mapping[Place, Scheduled]:
             op=op,
             option=".".join(option),
             schedule=schedule,
-            optimizer=field.optimizer,
+            optimizer=field.cells[0].name if field.cells else None,
             complement=field.place[1:] == TAKEN,
         )
     return found
@@ -190,48 +184,41 @@ def declare_scheduled(spec: GraphSpec, pace: Pace) -> Mapping[Place, Scheduled]:
 
 def check_scheduled(spec: GraphSpec, pace: Pace) -> Iterator[Diagnostic]:
     """Yield E-PACE for every schedule of an op that cannot be counted by its clock."""
-    for field in _find_fields(spec, pace):
+    for field in _find_fields(spec):
         try:
             if len(field.cells) > 1:  # others come in the place of the optimizer whose updates are counted
                 message = f"the updates of an optimizer that changes at epoch {field.cells[1].epoch} are not counted on"
                 raise PaceProblem(message, "write `clock: steps`", path=("clock",))
-            declare_schedule(field.schedule, field.rates)
+            field.declare(spec, pace)
         except PaceProblem as problem:
             yield report_pace(spec, problem, field.path)
 
 
-def _find_fields(spec: GraphSpec, pace: Pace) -> Iterator[ScheduledField]:
-    """Yield every field of an op that holds a schedule, those of an update's constraints and regularizers by models."""
+@once_per_spec
+def _find_fields(spec: GraphSpec) -> tuple[ScheduledField, ...]:
+    """Return every field of an op that holds a schedule, those of constraints and regularizers by models."""
     counted: dict[str, list[OptimizerCell]] = {}
-    for cell in (each for each in find_optimizers(spec) if not each.chosen):  # those of groups count the same updates
-        for name in cell.updates:
+    for cell in find_optimizers(spec):
+        for name in () if cell.chosen else cell.updates:  # those of groups count the same updates
             counted.setdefault(name, []).append(cell)
+    found: list[ScheduledField] = []
     for name, op in spec.ops.items():
         users = tuple(counted.get(name, ()))
         for place, schedule in find_op_schedules(op):
-            yield _count(spec, pace, (name, *place), schedule, users, ("ops", name, *place))
-        for model in op.update if isinstance(op, UpdateOp) else ():
+            cells = users if schedule.clock == "updates" else ()
+            found.append(
+                ScheduledField(place=(name, *place), schedule=schedule, cells=cells, path=("ops", name, *place))
+            )
+        if not isinstance(op, UpdateOp):
+            continue
+        for model in op.update:
             own = tuple(cell for cell in users if model in cell.models)
-            terms = find_term_schedules(spec, op, model) if own and isinstance(op, UpdateOp) else ()
-            for place, schedule in terms:
-                is_own = place[0] == "constraint" and isinstance(op, UpdateOp) and op.constraint is not None
-                holder = ("ops", name) if is_own else ("models", model)
-                yield _count(spec, pace, (name, model, *place), schedule, own, (*holder, *place))
-
-
-def _count(
-    spec: GraphSpec,
-    pace: Pace,
-    place: Place,
-    schedule: ScheduleSpec,
-    cells: tuple[OptimizerCell, ...],
-    path: Place,
-) -> ScheduledField:
-    """Return a field with what its schedule counts: steps, or the updates of the optimizers of some cells."""
-    if schedule.clock != "updates" or not cells:
-        return ScheduledField(place=place, schedule=schedule, rates=ClockRates(pace=pace), path=path)
-    rates = find_clock_rates(spec, cells[0], pace)
-    return ScheduledField(place=place, schedule=schedule, rates=rates, cells=cells, path=path)
+            for place, schedule in find_term_schedules(spec, op, model) if own else ():
+                cells = own if schedule.clock == "updates" else ()
+                is_own = place[0] == "constraint" and op.constraint is not None
+                path = ("ops", name, *place) if is_own else ("models", model, *place)
+                found.append(ScheduledField(place=(name, model, *place), schedule=schedule, cells=cells, path=path))
+    return tuple(found)
 
 
 def find_scheduled(instruction: Instruction) -> Iterator[Scheduled]:
