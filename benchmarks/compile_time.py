@@ -1,8 +1,9 @@
 """Compile time of two trees of this project, interleaved: ``python -m benchmarks.compile_time BEFORE [AFTER]``.
 
 With ``--ops 1000`` it is that of specs of a size, in eight shapes: microseconds an op to read JSON and to compile, and
-the peak of memory, each in a process of its own. The last column is a floor: what Python's unpickler, written in C,
-takes to make the finished plan of this tree once more. With ``--of 1000``, too, it is one tree with two sizes.
+the peak of memory, each in a process of its own. The last columns are floors of this tree: to read takes at least as
+long as to parse the JSON and to make the spec, to compile as long as to make the plan. Python's decoder and unpickler,
+written in C, do this once more. With ``--of 1000``, too, it is one tree with two sizes.
 
 Otherwise each tree is a process, which compiles and emits a spec when it is asked to. In each round each process does
 every spec once, in random order; a ratio is taken within a round, of the processor's time.
@@ -76,12 +77,14 @@ loaded = time.process_time()
 plan = compile_step(spec)
 compiled = time.process_time()
 found = [loaded - begin, compiled - loaded, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]
-if sys.argv[3:]:
-    stored = pickle.dumps(plan)
-    gc.disable()
+def take(make, stored):
     begin = time.process_time()
-    pickle.loads(stored)
-    found.append(time.process_time() - begin)
+    made = make(stored)  # what is made is freed later
+    return time.process_time() - begin
+if sys.argv[3:]:
+    gc.disable()
+    found.append(take(json.loads, text) + take(pickle.loads, pickle.dumps(spec)))
+    found.append(take(pickle.loads, pickle.dumps(plan)))
 print(json.dumps(found))
 """
 
@@ -89,8 +92,8 @@ print(json.dumps(found))
 def measure_shapes(variants: Mapping[str, tuple[str, int]], rounds: int, shapes: Sequence[str]) -> Iterator[Row]:
     """Yield for each shape microseconds an op and megabytes of each variant, a tree with a number of ops.
 
-    And the ratio of the last to the first, of the time for each op. A first that fails, as an older tree does in which
-    a long chain is recursion, is left out.
+    And the ratio of the last to the first, of the time for each op, and the floors of the last. A first that fails, as
+    an older tree does in which a long chain is recursion, is left out.
     """
     shuffled, few = random.Random(0), json.dumps(SHAPES["coupled models"](14))
     first, last = next(iter(variants)), next(reversed(variants))
@@ -99,14 +102,15 @@ def measure_shapes(variants: Mapping[str, tuple[str, int]], rounds: int, shapes:
         for _ in range(rounds):
             for name in shuffled.sample([*found], len(found)):
                 tree, ops = variants[name]
-                command = [sys.executable, "-c", ONCE, tree, few, *(["floor"] if name == last else [])]
+                command = [sys.executable, "-c", ONCE, tree, few, *(["floors"] if name == last else [])]
                 text = json.dumps(SHAPES[shape](ops))
                 done = subprocess.run(command, cwd=tree, input=text, capture_output=True, text=True, check=name == last)
                 if done.returncode:
                     del found[name]
                     continue
-                load, late, peak, *floor = json.loads(done.stdout)
-                found[name].append([1e6 * load / ops, 1e6 * late / ops, load + late, peak, *floor])
+                load, late, peak, *floors = json.loads(done.stdout)
+                least = [1e6 * each / ops for each in floors]
+                found[name].append([1e6 * load / ops, 1e6 * late / ops, load + late, peak, *least])
         medians = {name: [statistics.median(each) for each in zip(*found[name], strict=True)] for name in found}
         columns = ("load", "compile", "seconds", "MB")
         row: dict[str, Any] = {"shape": shape}
@@ -114,7 +118,7 @@ def measure_shapes(variants: Mapping[str, tuple[str, int]], rounds: int, shapes:
         if first in found:
             pairs = zip(found[first], found[last], strict=True)
             row[f"of {first}"] = statistics.median((new[0] + new[1]) / (old[0] + old[1]) for old, new in pairs)
-        yield {**row, "floor": 1e6 * medians[last][4] / variants[last][1]}
+        yield {**row, "load floor": medians[last][4], "floor": medians[last][5]}
 
 
 def show_shape(row: Row) -> str:
@@ -122,7 +126,7 @@ def show_shape(row: Row) -> str:
     shown = [row[name] for name in row if name in ("before", "smaller", "now")]
     columns = "".join(f" {each['load']:7.1f} {each['compile']:8.1f} {each['MB']:5.0f}" for each in shown)
     ratio = next((f"{row[name]:7.3f}" for name in row if name.startswith("of ")), "the older tree fails")
-    return f"{row['shape']:22s}{columns} {ratio} {row['floor']:7.1f}"
+    return f"{row['shape']:22s}{columns} {ratio} {row['load floor']:10.1f} {row['floor']:7.1f}"
 
 
 def measure_specs(before: str, after: str) -> Iterator[Row]:
@@ -183,7 +187,7 @@ def main() -> None:
         elif asked.before == asked.after:
             del variants["before"]
         columns = "".join(f" {'load':>7s} {'compile':>8s} {'MB':>5s}" for _ in variants)
-        print(f"{'shape':22s}{columns} {'ratio':>7s} {'floor':>7s}")
+        print(f"{'shape':22s}{columns} {'ratio':>7s} {'load floor':>10s} {'floor':>7s}")
         rows = measure_shapes(variants, asked.rounds, asked.shape or tuple(SHAPES))
         report(rows, show_shape, asked.json, asked.rounds)
     else:

@@ -1,6 +1,7 @@
 """Time our step against hand-written ones: ``python -m benchmarks.run [--rounds 60] [--device cuda] [NAME ...]``.
 
-With ``--before FOLDER`` the files that an older tree emits for the same specs are timed in the same run.
+With ``--before FOLDER`` the files that an older tree emits for the same specs are timed in the same run. A step that
+misses its goal is timed next to its floor, a loop by hand without anything that could be left out.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +17,7 @@ import torch
 
 from benchmarks import classics, papers, workloads
 from benchmarks.figures import TIMINGS, Row, add_json, compared, report, show_timing
+from benchmarks.floors import FLOORS
 from benchmarks.trees import emit_by
 from benchmarks.workloads import Batch, Step, Workload
 from compiler import compile_step
@@ -24,7 +27,7 @@ from runtime.backends.torch.meter import TorchMeter
 from runtime.bench.emitted import load_emitted as read_emitted
 from runtime.bench.interleaving import Stopwatch, Timing, interleave
 
-EXPERT = "expert"
+EXPERT, FLOOR = "expert", "floor"
 WORKLOADS = (*workloads.WORKLOADS, *classics.WORKLOADS, *papers.WORKLOADS)
 
 
@@ -65,6 +68,13 @@ VARIANTS: dict[str, Callable[[Workload], Step]] = {
 }
 
 
+def find_variants(workload: type[Workload]) -> dict[str, Callable[[Workload], Step]]:
+    """Return the variants of a workload, with its floor where it has one."""
+    if floor := FLOORS.get(workload):
+        return {**VARIANTS, FLOOR: lambda made: by_hand(made, partial(floor, made))}
+    return dict(VARIANTS)
+
+
 def cycle(step: Step, batches: list[Batch]) -> Callable[[], object]:
     """Return a step that takes the batches in turn."""
     feed = itertools.cycle(batches)
@@ -74,7 +84,7 @@ def cycle(step: Step, batches: list[Batch]) -> Callable[[], object]:
 def train(workload: type[Workload], variant: str, device: str = "cpu") -> tuple[list[float], dict[str, torch.Tensor]]:
     """Take five steps; return their losses, and all weights and buffers at the end."""
     made = workload().to(device)
-    step = VARIANTS[variant](made)
+    step = find_variants(workload)[variant](made)
     outputs = [step(batch) for batch in made.batches(5)]
     losses = [float(value) for output in outputs for name, value in output.items() if name != "scores"]
     states = {name: net.state_dict() for name, net in made.nets.items()}
@@ -102,11 +112,11 @@ def measure(
 
 def find_rows(rounds: int, names: list[str], device: str, before: Path | None) -> Iterator[Row]:
     """Yield a row for each variant of each step."""
-    variants = dict(VARIANTS)
-    if before is not None:
-        variants["emitted step before"] = lambda workload: make_before(workload, before)
     for workload in WORKLOADS:
         if not names or workload.name in names:
+            variants = find_variants(workload)
+            if before is not None:
+                variants["emitted step before"] = lambda made: make_before(made, before)
             for name, timing in measure(workload, rounds, device, variants).items():
                 yield {"step": workload.name, "variant": name, **compared(timing)}
 

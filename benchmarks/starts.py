@@ -1,7 +1,7 @@
 """CPU seconds of short processes: ``python -m benchmarks.starts [BEFORE]``, with an older tree next to this one.
 
-In each round every process runs once in each tree, in random order. Two are floors: Python alone, and with the
-libraries that every command imports.
+In each round every process runs once in each tree, in random order. Four are floors: Python alone, Python with the
+libraries that every command imports, and two programs that use these libraries as commands do, and do nothing else.
 """
 
 from __future__ import annotations
@@ -21,23 +21,70 @@ from benchmarks.figures import Row, add_json, report
 HERE = Path(__file__).resolve().parents[1]
 SPEC = "examples/autoencoder/autoencoder.yaml"
 COMMAND = "import sys; from runtime.cli import main; sys.exit(main({given!r}))"
-BUILD = f"""
+SMALL = """
+import gc
+gc.disable()
+import msgspec, pydantic, typer, yaml
+
+class Spec(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
+    path: str
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+@app.command()
+def check(path: str, strict: bool = False) -> None:
+    "Find every problem of a spec."
+    Spec.model_validate({"path": path})
+
+app(["spec.yaml"])
+"""
+"""A command that does nothing but have its arguments parsed and validate one value."""
+SMALL_HELP = """
+import gc
+gc.disable()
+import typer
+
+app = typer.Typer(pretty_exceptions_enable=False)
+
+@app.command()
+def check(path: str, strict: bool = False) -> None:
+    "Find every problem of a spec."
+
+app(["--help"])
+"""
+"""Its help, for which typer imports rich and none of the other libraries is needed."""
+COMPILE = f"""
 import torch
 from compiler import compile_step
 from graphspec import load
-from runtime import build
-build(compile_step(load({SPEC!r})), device="cpu")
+plan = compile_step(load({SPEC!r}))
 """
-TORCH, BUILT = "import torch", "import torch, and build"
+BUILD = f"""{COMPILE}
+from runtime import build
+build(plan, device="cpu")
+"""
+TORCH, COMPILED, BUILT = "import torch", "import torch, read and compile", "import torch, and build"
 PROGRAMS: Mapping[str, str] = {
     "Python": "pass",
     "Python and libraries": "import msgspec, pydantic, typer, yaml",
+    "help of a small command": SMALL_HELP,
+    "a small command": SMALL,
     "--help": COMMAND.format(given=["--help"]),
     "check": COMMAND.format(given=["check", SPEC]),
     "plan": COMMAND.format(given=["plan", SPEC]),
     TORCH: "import torch",
+    COMPILED: COMPILE,
     BUILT: BUILD,
 }
+
+
+DIFFERENCES = (
+    ("build, above torch", BUILT, TORCH),
+    ("read and compile, above torch", COMPILED, TORCH),
+    ("build alone", BUILT, COMPILED),
+)
+"""Titles of differences, each with the program that takes longer and what is not counted of it."""
 
 
 def find_seconds(tree: Path, program: str) -> float:
@@ -50,7 +97,7 @@ def find_seconds(tree: Path, program: str) -> float:
 
 
 def find_rows(trees: Mapping[str, Path], rounds: int) -> Iterator[Row]:
-    """Yield the median seconds of each program in every tree, and of what building adds to the import of torch."""
+    """Yield the median seconds of each program in every tree, and what a step takes above the import of torch."""
     pairs = [(tree, name) for tree in trees for name in PROGRAMS]
     found: dict[tuple[str, str], list[float]] = {pair: [] for pair in pairs}
     shuffled = random.Random(0)
@@ -59,17 +106,18 @@ def find_rows(trees: Mapping[str, Path], rounds: int) -> Iterator[Row]:
             seconds = find_seconds(trees[tree], PROGRAMS[name])
             if number:  # the first round compiles what Python has not compiled yet
                 found[tree, name].append(seconds)
+    medians = {pair: statistics.median(seconds) for pair, seconds in found.items()}
     for name in PROGRAMS:
-        yield {"program": name, **{tree: statistics.median(found[tree, name]) for tree in trees}}
-    above = {tree: statistics.median(found[tree, BUILT]) - statistics.median(found[tree, TORCH]) for tree in trees}
-    yield {"program": "build, above torch", **above}
+        yield {"program": name, **{tree: medians[tree, name] for tree in trees}}
+    for title, whole, part in DIFFERENCES:
+        yield {"program": title, **{tree: medians[tree, whole] - medians[tree, part] for tree in trees}}
 
 
 def show(row: Row) -> str:
     """Return the line of a program: a column for each tree, and the ratio of the last to the first."""
     medians = [row[tree] for tree in ("before", "now") if tree in row]
     ratio = f"  {medians[-1] / medians[0]:.2f}" if len(medians) > 1 else ""
-    return f"{row['program']:24s}" + "".join(f" {each:6.3f}" for each in medians) + ratio
+    return f"{row['program']:30s}" + "".join(f" {each:6.3f}" for each in medians) + ratio
 
 
 def main() -> None:

@@ -271,7 +271,11 @@ def apart(online: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 def clip(weights: list[nn.Parameter], parts: int = 1) -> None:
     """Make the mean of gradients that were summed over some parts no longer than 1, in place."""
-    gradients = [weight.grad for weight in weights]
+    shorten([weight.grad for weight in weights], parts)
+
+
+def shorten(gradients: Sequence[torch.Tensor | None], parts: int = 1) -> None:
+    """Make the mean of gradients in a list, that were summed over some parts, no longer than 1, in place."""
     norm = torch.linalg.vector_norm(torch.stack(kernels._foreach_norm(gradients)))
     if parts > 1:
         factor = (1.0 / (norm / parts + 1e-6)).clamp(max=1.0) / parts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any
 
 from benchmarks.figures import Row
 
@@ -47,9 +46,13 @@ def extent(values: Sequence[float]) -> str:
     return f"{number(min(values))} to {number(max(values))}"
 
 
-def find(rows: Rows, **wanted: str) -> Any:
+def search(rows: Rows, **wanted: str) -> Row:
+    """Return the row that has some words; an empty one where there is none."""
+    return next((row for row in rows if all(row[name] == word for name, word in wanted.items())), {})
+
+
+def find(rows: Rows, **wanted: str) -> Row:
     """Return the row that has some words. Raises LookupError where there is none."""
-    for row in rows:
-        if all(row[name] == word for name, word in wanted.items()):
-            return row
+    if found := search(rows, **wanted):
+        return found
     raise LookupError(f"no figures of {', '.join(wanted.values())}")

@@ -13,6 +13,16 @@ PAPERS = ("dann", "infogan", "mixmatch")
 SHAPES = ("chain of calls", "independent models", "coupled models")
 FRAMEWORKS = {"torch": "PyTorch", "tensorflow": "TensorFlow"}
 TREES = ("before", "now")
+GOALS: Mapping[str, str] = {
+    **dict.fromkeys(SLOWER, "1"),
+    "reading": "20",
+    "compiling": "40, 40, 60",
+    "--help": "0.12",
+    "check": "0.15",
+    "plan": "0.20",
+    "run": "1.03",
+}
+"""The goals of what has a floor, too; that of compiling is for each shape."""
 SAME = "the same"
 
 
@@ -46,9 +56,9 @@ def _tell_steps(rows: Rows) -> Iterator[str]:
     built = ratio("accumulated-mlp", "built step")
     what = "emitted step, of the expert's: [nine of eleven steps](#figures)"
     yield line(what, "at most 1", *others, "`python -m benchmarks.run --before BEFORE`")
-    yield line("`cyclegan`", "1", *cyclegan, SAME)
+    yield line("`cyclegan`", GOALS["cyclegan"], *cyclegan, SAME)
     what = "`accumulated-mlp`, emitted and built step"
-    yield line(what, "1", accumulated[0], f"{accumulated[1]}, {built}", SAME)
+    yield line(what, GOALS["accumulated-mlp"], accumulated[0], f"{accumulated[1]}, {built}", SAME)
     yield line("three of these from papers, written before their code was emitted", "at most 1", *papers, SAME)
 
 
@@ -60,10 +70,12 @@ def _tell_compiling(thousand: Rows, ten_thousand: Rows, coupled: Rows) -> Iterat
         return [", ".join(thousands(find(rows, shape=shape)[tree][name]) for shape in SHAPES) for tree in TREES]
 
     what = "reading 1,000 ops, microseconds for each: a chain, independent, coupled models"
-    yield line(what, "20", *each(thousand, "load"), "`python -m benchmarks.compile_time BEFORE . --ops 1000`")
-    yield line("[compiling](#compile-time) them", "40, 40, 60", *each(thousand, "compile"), SAME)
-    yield line("10,000 ops: reading", "20", *each(ten_thousand, "load"), "`--ops 10000 --rounds 1`")
-    yield line("10,000 ops: compiling", "40, 40, 60", *each(ten_thousand, "compile"), SAME)
+    yield line(
+        what, GOALS["reading"], *each(thousand, "load"), "`python -m benchmarks.compile_time BEFORE . --ops 1000`"
+    )
+    yield line("[compiling](#compile-time) them", GOALS["compiling"], *each(thousand, "compile"), SAME)
+    yield line("10,000 ops: reading", GOALS["reading"], *each(ten_thousand, "load"), "`--ops 10000 --rounds 1`")
+    yield line("10,000 ops: compiling", GOALS["compiling"], *each(ten_thousand, "compile"), SAME)
     seconds = [number(coupled[0][tree]["seconds"], 1) for tree in TREES]
     by = '`--ops 8415 --rounds 1 --shape "coupled models"`'
     yield line("8,415 coupled ops: reading and compiling, seconds", "1", *seconds, by)
@@ -86,15 +98,16 @@ def _tell_commands(starts: Rows, loop: Rows) -> Iterator[str]:
         return [", ".join(number(find(starts, program=each)[tree]) for each in programs) for tree in TREES]
 
     commands, by = ("--help", "check", "plan"), "`python -m benchmarks.starts BEFORE`"
-    yield line("CPU seconds of `--help`, `check`, `plan`", "0.12, 0.15, 0.20", *seconds(*commands), by)
+    goals = ", ".join(GOALS[each] for each in commands)
+    yield line("CPU seconds of `--help`, `check`, `plan`", goals, *seconds(*commands), by)
     what = "CPU seconds to read, compile and build a small step on PyTorch in a new process, above importing torch"
     yield line(what, "0.40", *seconds("build, above torch"), SAME)
     mlp, gan = ([find(loop, step=step, tree=tree)["of bare"] for tree in TREES] for step in ("small-mlp", "gan-digits"))
     what = "step of `stepgraph run`, of the bare step, in CPU time: [`small-mlp`](#other-libraries)"
     by = "`python -m benchmarks.loop BEFORE --rounds 5`"
-    yield line(what, "1.03", *(number(middle) for middle, *_ in mlp), by)
+    yield line(what, GOALS["run"], *(number(middle) for middle, *_ in mlp), by)
     spreads = (f"{number(middle)} ({number(low)} - {number(high)})" for middle, low, high in gan)
-    yield line("a GAN on digits", "1.03", *spreads, SAME)
+    yield line("a GAN on digits", GOALS["run"], *spreads, SAME)
 
 
 def _tell_memory(rows: Rows) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.performance.cells import Rows, brief, find, head, line, number, spread, thousands
+from benchmarks.performance.floors import write_floors
 from benchmarks.performance.goals import write_goals
 from benchmarks.performance.record import RESULTS, read
 
@@ -32,10 +33,10 @@ class Table:
 
 
 def write_steps(rows: Rows) -> Iterator[str]:
-    """Yield the variants of each step but those of an older tree, which only the goals show."""
+    """Yield the variants of each step but those of an older tree and floors, which have tables of their own."""
     yield head("step", "variant", "ms", "of expert", "p10 - p90", "CPU time of expert")
     for row in rows:
-        if row["variant"] != "emitted step before":
+        if row["variant"] not in ("emitted step before", "floor"):
             ratio, cpu = row["of expert"], row["CPU time of expert"]
             figures = number(row["ms"], 3), number(ratio[0], 3), spread(ratio), number(cpu, 3)
             yield line(row["step"], row["variant"], *figures)
@@ -117,6 +118,7 @@ TABLES: Mapping[str, Table] = {
         ),
         write=write_goals,
     ),
+    "floors": Table(reads=("steps", "compile-1000", "starts", "loop"), write=write_floors),
     "peers": Table(reads=("peers",), write=write_peers),
     "captured": Table(reads=("captured",), write=write_captured),
     "memory": Table(reads=("memory",), write=write_memory),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from benchmarks.floors import FLOORS
 from benchmarks.peers.steps import OWN
-from benchmarks.run import VARIANTS, WORKLOADS, train
+from benchmarks.run import FLOOR, VARIANTS, WORKLOADS, find_variants, train
 
 STEPS = (*WORKLOADS, *OWN)
 
@@ -16,7 +17,16 @@ def each(workloads):
 
 
 every_workload = each(STEPS)
-ours = pytest.mark.parametrize("variant", ["emitted step", "built step"])
+
+
+def pairs(exact):
+    """Pair each step whose expert sums in the order of the spec, or in another, with the variants that do so."""
+    found = [each for each in STEPS if each.exact == exact]
+    return pytest.mark.parametrize(
+        ("workload", "variant"),
+        [(each, name) for each in found for name in find_variants(each) if name not in ("idiom", "expert")],
+        ids=lambda each: each if isinstance(each, str) else each.name,
+    )
 
 
 @pytest.fixture
@@ -27,9 +37,8 @@ def in_float64():
     torch.set_default_dtype(torch.float32)
 
 
-@ours
-@each([workload for workload in STEPS if workload.exact])
-def test_five_steps_of_ours_are_those_of_the_expert_to_the_bit(workload, variant):
+@pairs(exact=True)
+def test_five_steps_are_those_of_the_expert_to_the_bit(workload, variant):
     losses, states = train(workload, variant)
     expected, theirs = train(workload, "expert")
     assert losses == expected
@@ -37,9 +46,8 @@ def test_five_steps_of_ours_are_those_of_the_expert_to_the_bit(workload, variant
 
 
 @pytest.mark.sample(2)
-@ours
-@each([workload for workload in STEPS if not workload.exact])
-def test_five_steps_of_ours_differ_by_rounding_from_an_expert_who_joins_calls(workload, variant, in_float64):
+@pairs(exact=False)
+def test_five_steps_differ_by_rounding_from_an_expert_who_joins_calls(workload, variant, in_float64):
     losses, states = train(workload, variant)
     expected, theirs = train(workload, "expert")
     assert losses == pytest.approx(expected, rel=1e-11)
@@ -62,3 +70,8 @@ def test_five_steps_move_every_model(workload):
         step(batch)
     after = {name: list(net.parameters()) for name, net in made.nets.items()}
     assert [name for name, weights in before.items() if any(map(torch.equal, weights, after[name]))] == []
+
+
+def test_only_steps_that_have_a_floor_are_timed_next_to_it():
+    assert [each.name for each in STEPS if FLOOR in find_variants(each)] == ["cyclegan", "accumulated-mlp"]
+    assert {*FLOORS} < {*WORKLOADS}

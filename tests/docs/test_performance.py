@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.figures import Row
 from benchmarks.performance.__main__ import ROOT, Session, main
-from benchmarks.performance.cells import head, line, number, spread
+from benchmarks.performance.cells import Rows, head, line, number, spread
+from benchmarks.performance.floors import COMMANDS, write_floors
+from benchmarks.performance.goals import SLOWER
 from benchmarks.performance.page import MARKED, PAGE, fill, mark
 from benchmarks.performance.record import RESULTS, Record, read, store
 from benchmarks.performance.suite import BENCHMARKS, Benchmark
@@ -95,6 +98,38 @@ def test_only_what_is_between_markers_is_written() -> None:
 def test_a_page_with_other_tables_is_refused(names: Sequence[str]) -> None:
     with pytest.raises(ValueError, match="the page has the tables one, two, and the record "):
         fill(f"{mark('one', '')}\n{mark('two', '')}\n", dict.fromkeys(names, ""))
+
+
+FLOOR_ROWS: Mapping[str, Sequence[Row]] = {
+    "steps": [{"step": step, "variant": "floor", "of expert": [0.875, 0.8, 0.9]} for step in SLOWER],
+    "starts": [{"program": program, "now": 0.164} for program in dict.fromkeys(COMMANDS.values())],
+}
+"""Rows of floors, by benchmark."""
+FLOORS = {"floor", *COMMANDS.values()}
+"""The variant and the programs of such rows."""
+FLOOR_FIELDS: Mapping[str, Row] = {
+    "compile-1000": {"load floor": 6.5, "floor": 33.2},
+    "loop": {"by hand of bare": [1.02, 1.01, 1.04]},
+}
+"""Floors that stand in the row of what they are the floor of."""
+
+
+def list_floors(figures: Mapping[str, Rows]) -> list[str]:
+    """Return the third cell of each line of the table of floors."""
+    return [row.split("|")[3].strip() for row in list(write_floors(figures))[1:]]
+
+
+def test_the_cell_of_a_floor_is_empty_until_it_is_measured() -> None:
+    older: dict[str, Rows] = {}
+    newer: dict[str, Rows] = {}
+    for name in TABLES["floors"].reads:
+        rows, fields = FLOOR_ROWS.get(name, ()), FLOOR_FIELDS.get(name, {})
+        kept = [row for row in read(RESULTS, name).figures if not FLOORS & {row.get("variant"), row.get("program")}]
+        older[name] = [{key: value for key, value in row.items() if key not in fields} for row in kept]
+        newer[name] = [*({**row, **fields} for row in kept), *rows]
+    assert list_floors(older) == [""] * 9
+    by_hand = "1.02 (1.01 - 1.04)"
+    assert list_floors(newer) == [*["0.88"] * 2, "7, 7, 7", "33, 33, 33", *["0.16"] * 3, *[by_hand] * 2]
 
 
 def test_a_benchmark_that_fails_costs_no_figures(copy: Session, capfd: pytest.CaptureFixture[str]) -> None:
