@@ -250,26 +250,27 @@ def find_term_schedules(spec: GraphSpec, op: UpdateOp, model: str) -> Iterator[t
     yield from _find_inside(declared.regularizer or (), ("regularizer",))
 
 
+PLAIN = (str, int, float, type(None))
+
+
 def _find_inside(value: object, place: Place) -> Iterator[tuple[Place, ScheduleSpec]]:
     """Yield the schedules in a value: itself, or what its fields or items hold."""
     match value:
-        case None | bool() | int() | float() | str() | OptimizerSpec():
-            return
         case ScheduleSpec():
             yield place, value
         case Inputs():
             for key, operand in value.items():
                 yield from _find_inside(operand, (*place, key))
-        case Declaration():
+        case Declaration() if not isinstance(value, OptimizerSpec):
             written = value.model_fields_set  # no default is a schedule
             for name, field in type(value).model_fields.items():
-                if name in written:
-                    yield from _find_inside(getattr(value, name), (*place, field.alias or name))
+                if name in written and not isinstance(inner := getattr(value, name), PLAIN):
+                    yield from _find_inside(inner, (*place, field.alias or name))
         case Mapping():
             for key, item in cast("Mapping[str, object]", value).items():
                 yield from _find_inside(item, (*place, key))
         case list() | tuple():
             for index, item in enumerate(cast("Sequence[object]", value)):
                 yield from _find_inside(item, (*place, index))
-        case _:
+        case _:  # a number, a word or an optimizer, whose schedules are listed elsewhere
             return

@@ -57,17 +57,17 @@ def promote(*arguments: Argument) -> str | None:
     dtypes = [literal_dtype(each.value) if isinstance(each, Constant) else each.dtype for each in arguments]
     if None in dtypes:
         return None
+    # A literal is of rank 0, a tensor without dimensions of rank 1, one with some of rank 2.
+    ranks = [
+        0 if isinstance(each, Constant) else None if each.shape is None else 2 if each.shape else 1
+        for each in arguments
+    ]
     candidates: set[str | None] = set()
-    for unknown in (1, 2):
-        # A literal is of rank 0, a tensor without dimensions of rank 1, one with some of rank 2.
-        ranks = [
-            0 if isinstance(each, Constant) else unknown if each.shape is None else 2 if each.shape else 1
-            for each in arguments
-        ]
+    for unknown in (1, 2) if None in ranks else (1,):
         result: str | None = None
         for rank in (2, 1, 0):
             pairs = zip(dtypes, ranks, strict=True)
-            own = [dtype for dtype, each in pairs if dtype is not None and each == rank]
+            own = [dtype for dtype, each in pairs if dtype is not None and (unknown if each is None else each) == rank]
             # The smallest dtype that holds all of them.
             own += ["float32"] if {"float16", "bfloat16"} <= set(own) else []
             widest = max(own, key=_ORDER.index, default=None)

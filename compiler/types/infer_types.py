@@ -208,8 +208,9 @@ class _Walk(Struct, kw_only=True):
         options = {
             key: SOME_NUMBER if isinstance(each, Scheduled) else each for key, each in instruction.options.items()
         }
+        is_mean = instruction.family == "loss" and instruction.reduction in (None, "mean") and name not in BY_SAMPLE
         try:
-            results = infer_call(name, operands, options, reduction=instruction.reduction)
+            results = infer_call(name, operands, options, reduction="none" if is_mean else instruction.reduction)
         except ShapeProblem as problem:
             span = self.spec.span("ops", instruction.op, *problem.path)
             is_part = instruction.expr not in (None, "", instruction.op)
@@ -219,6 +220,9 @@ class _Walk(Struct, kw_only=True):
             names = (each.operand.name for each in instruction.arguments if isinstance(each.operand, Ref))
             self._report_shape(problem, span, subject, notes=self._find_pairings(*names))
             return
+        if is_mean:
+            (every,) = results
+            self.elements[instruction.op], results = every.shape, (TensorType((), every.dtype),)
         if name == "stack" and any(use.optional for use in instruction.uses):  # there are as many as iterations run
             (whole,) = results
             results = (whole if whole.shape is None else TensorType(("iterations", *whole.shape[1:]), whole.dtype),)
@@ -226,9 +230,6 @@ class _Walk(Struct, kw_only=True):
         self._follow_pairing(instruction, operands)
         if instruction.family == "loss" and is_open(name, operands, options):
             self.open.add(instruction.op)
-        if instruction.family == "loss" and instruction.reduction in (None, "mean") and name not in BY_SAMPLE:
-            (every,) = infer_call(name, operands, options, reduction="none")
-            self.elements[instruction.op] = every.shape
 
     def _follow_pairing(self, instruction: Evaluate, operands: Sequence[TensorType | Constant]) -> None:
         """Record where a value got a free size twice: `[batch, 1]` and `[batch]` make `[batch, batch]`."""
