@@ -1,7 +1,7 @@
 """Loops by hand for the steps that miss their goal: they do what the spec asks, in the least time that we know of.
 
-They share no code with what is emitted. Nothing is checked, counted or kept that the numbers do not need, and all lists
-are made before the first step.
+They share no code with what is emitted. Nothing is checked, counted or kept that the numbers do not need, and the lists
+of weights and slots are made before the first step.
 """
 
 from __future__ import annotations

@@ -73,8 +73,10 @@ def take_bare(count):
     for number in range(count):
         step(batches[number % 64])
 
-def take_by_hand(count, drawn=draw_batches()):
-    for _, batch in zip(range(count), drawn):
+feed = draw_batches()
+
+def take_by_hand(count):
+    for _, batch in zip(range(count), feed):
         step(batch)
 
 take_bare(64)

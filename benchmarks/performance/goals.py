@@ -22,7 +22,7 @@ GOALS: Mapping[str, str] = {
     "plan": "0.20",
     "run": "1.03",
 }
-"""The goals of what has a floor, too; that of compiling is for each shape."""
+"""The goals of the lines that also have a floor; compiling has one for each shape."""
 SAME = "the same"
 
 

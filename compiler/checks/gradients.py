@@ -35,12 +35,14 @@ def check_loss_terms(graph: ModeGraph) -> Iterator[Diagnostic]:
             targets.update(derivative.models, derivative.values)
         if not reached or any(isinstance(node, Gradient) and node.grad_outputs for node, _ in gradients):
             continue  # the targets are checked instead; what has `grad_outputs` is no sum of terms
-        for term in find_summands(graph, loss, targets):
-            if graph.producers.get(term) in reached:
-                continue
-            *others, last = (f"'{target}'" for target in sorted(targets))
-            either = f"{', '.join(others)} or {last}" if others else last
-            op, written, part = gradients[0][0].op, _written(graph, loss), _written(graph, term)
+        terms = [term for term in find_summands(graph, loss, targets) if graph.producers.get(term) not in reached]
+        if not terms:
+            continue
+        *others, last = (f"'{target}'" for target in sorted(targets))
+        either = f"{', '.join(others)} or {last}" if others else last
+        op, written = gradients[0][0].op, _written(graph, loss)
+        for term in terms:
+            part = _written(graph, term)
             what = f"'{written}'" if part == written else f"the term '{part}' of '{written}'"
             yield Diagnostic(
                 code="E-NO-GRADIENT",

@@ -156,7 +156,6 @@ class _Scheduler:
         self._done: dict[str, int] = {}
         """Where each node stands in the sequence."""
         self._writes = {name: None for name, node in graph.nodes.items() if node.is_write}
-        self._listing = graph.listing
         self._transforms, self._gradients, self._never = set[str](), set[str](), set[str]()
         self._hurried = set[str]()
         """What an update needs at once that says `defer: never`: nothing else runs while its messages travel."""
@@ -173,7 +172,7 @@ class _Scheduler:
         """The nodes that wait for a message and are not done."""
         self._awaited = closure.collect(self._waits)
         starts = (node.id for node in graph.nodes.values() if isinstance(node, Start) and not node.has_sets)
-        self._company = [(self._listing[name], name) for name in starts]
+        self._company = [(graph.listing[name], name) for name in starts]
         """The starts of messages without gradients of which nothing is known to be missing, as a heap."""
         self._held: dict[str, list[tuple[int, str]]] = {}
         """The others, by a node that is missing."""
@@ -262,7 +261,7 @@ class _Scheduler:
             fresh = [other for other in self._before[each] if other not in self._done and other not in missing]
             missing.update(fresh)
             pending.extend(fresh)
-        return sorted(missing, key=self._listing.__getitem__)
+        return sorted(missing, key=self._graph.listing.__getitem__)
 
     def _needs_wait(self, name: str) -> bool:
         """Return whether a node needs a message that is still on its way."""

@@ -41,6 +41,9 @@ def find_dispatches(mode: ModeProgram, program: Program) -> Iterator[Dispatch]:
     gates, alike = merge_alike(mode.gates, [always])
     functions = {frozenset(function.gated): function.name for function in mode.functions}
     drawn, sharing = find_draws(gates), find_sharing(gates)
+    draws: list[dict[str, float]] = []
+    for numbers in product(*drawn.values()):
+        draws.append(dict(zip(drawn, numbers, strict=True)))
     counts, applied = Counter[str](), Counter[str]()
     for step in range(1, FARTHEST + 1):
         admitted, due, is_settled = dict[str, bool](), dict[str, bool](), True
@@ -51,8 +54,8 @@ def find_dispatches(mode: ModeProgram, program: Program) -> Iterator[Dispatch]:
                 due[gate.op] = admitted[gate.op] and is_due(gate, counts[gate.op])
                 is_settled = is_settled and done >= max(first, last or 0)
         names, fired = dict[str, None](), always
-        for numbers in product(*drawn.values()):
-            opened = fire(gates, step, counts, always, due=due, draws=dict(zip(drawn, numbers, strict=True)))
+        for each in draws:
+            opened = fire(gates, step, counts, always, due=due, draws=each)
             fired = opened.union(*map(alike.__getitem__, opened & alike.keys()))
             names[functions[fired]] = None
         yield Dispatch(tuple(names), is_settled)

@@ -152,9 +152,8 @@ def find_moments(plan: CompiledStep, mode: ModeProgram) -> Mapping[str, str]:
         if len(among) == len(mode.functions):
             moments[op] = "in every step"
         else:
-            steps = (
-                "some steps" if pattern is None else pattern.describe(frozenset(function.name for function in among))
-            )
+            chosen = frozenset(function.name for function in among)
+            steps = "some steps" if pattern is None else pattern.describe(chosen)
             parts = [part for part in drawn if all(part in function.gated for function in among)]
             steps += f" with {' and '.join(parts)}" if parts else ""
             moments[op] = steps if steps.startswith(("from", "after", "only")) else f"in {steps}"

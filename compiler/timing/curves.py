@@ -251,6 +251,7 @@ def find_term_schedules(spec: GraphSpec, op: UpdateOp, model: str) -> Iterator[t
 
 
 PLAIN = (str, int, float, type(None))
+"""What holds no schedule."""
 
 
 def _find_inside(value: object, place: Place) -> Iterator[tuple[Place, ScheduleSpec]]:

@@ -85,10 +85,8 @@ def enumerate_datasets(
     walk = _Walk.of(gates, always, undecided, most)
     period = find_period(walk.decided)
     if period > LONGEST_PERIOD:
-        slow, bound = (
-            ", ".join(gate.op for gate in walk.decided if gate.every > 1),
-            bound_sets(walk.gates) * len(always),
-        )
+        slow = ", ".join(gate.op for gate in walk.decided if gate.every > 1)
+        bound = bound_sets(walk.gates) * len(always)
         made = f"up to {spell_large(bound)} functions would be made"
         raise ValueError(f"the clocks of {slow} only repeat after {spell_large(period)} steps; {made}")
     states = walk.start
@@ -138,8 +136,8 @@ class _Walk(Struct, frozen=True, kw_only=True):
     gates: Sequence[Gate]
     """One gate, the first, of each set that opens in the same steps."""
     decided: Sequence[Gate]
-    """Those of them of which clocks and counts determine when they are due."""
-    alike: Mapping[str, Sequence[str]]
+    """Those of them that are due by clocks and counts alone."""
+    alike: Mapping[str, tuple[str, ...]]
     """By its op, the ops of a set that has several."""
     counted: tuple[Gate, ...]
     """The gates whose counts decide when they are due: of iterations that count together the first."""

@@ -115,7 +115,7 @@ def merge_alike(
     always: Iterable[frozenset[str]],
     apart: Container[str] = (),
     counts: Mapping[str, int] = NO_COUNTS,
-) -> tuple[tuple[Gate, ...], Mapping[str, Sequence[str]]]:
+) -> tuple[tuple[Gate, ...], Mapping[str, tuple[str, ...]]]:
     """Return one gate, the first, for each set that opens in the same steps; and, by its op, the ops of the whole set.
 
     The windows and averages of an ensemble become a few gates, for any number of members; a gate alone has no set. Each
@@ -144,7 +144,7 @@ def merge_alike(
             kept.append(merged)
         else:
             alike.setdefault(name, [name]).append(gate.op)
-    return tuple(kept), alike
+    return tuple(kept), {name: tuple(ops) for name, ops in alike.items()}
 
 
 def find_breaks(gates: Sequence[Gate]) -> list[int]:

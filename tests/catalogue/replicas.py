@@ -63,14 +63,19 @@ HANDS: Mapping[str, Callable[[Nets, Batch], None]] = {
 }
 
 
-def run(rank: int, folder: Path) -> None:
-    """Take the steps of all specs as one of the processes."""
+def run(rank: int, folder: Path) -> list[object]:
+    """Take the steps of all specs as one of the processes; return what must outlive its group.
+
+    To free the last reducer of a group joins Gloo's thread, and holds the GIL, for which that thread may wait.
+    """
+    kept: list[object] = []
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=WORLD)
     for name in SPECS:
         plan = plan_of(name)
         trained = build(plan, device="cpu", dtype="float64")
         start = world_of(trained.tensors())
         nets = {each: DistributedDataParallel(make_net(weights)) for each, weights in start.items()}
+        kept.append(nets)
         for batch in batches(plan):
             own = {key: torch.tensor_split(value, WORLD)[rank] for key, value in batch.items()}
             trained({key: value.numpy() for key, value in own.items()})
@@ -80,6 +85,7 @@ def run(rank: int, folder: Path) -> None:
         save(folder / f"{name}.hand.{rank}.npz", {each: dict(net.module.state_dict()) for each, net in nets.items()})
         save(folder / f"{name}.start.npz", start)
     dist.destroy_process_group()
+    return kept
 
 
 def save(path: Path, world: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
@@ -96,11 +102,11 @@ def main(folder: Path) -> int:
             children.append(child)
             continue
         try:
-            run(rank, folder)
+            kept = run(rank, folder)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
-        os._exit(0)
+        os._exit(0 if kept else 1)
     return sum(os.waitpid(child, 0)[1] != 0 for child in children)
 
 

@@ -336,7 +336,7 @@ def test_what_has_counted_differently_is_not_merged():
     gates = [Gate(op=op, clock="writes", every=4, follows=(("call",),)) for op in "xyz"]
     merged, alike = merge_alike(gates, [frozenset({"call"})], counts={"x": 1, "y": 3, "z": 1})
     assert [gate.op for gate in merged] == ["x", "y"]
-    assert alike == {"x": ["x", "z"]}
+    assert alike == {"x": ("x", "z")}
     held, none = merge_alike(gates, [frozenset({"call"})], apart={"x", "z"})
     assert [gate.op for gate in held] == ["x", "y", "z"]
     assert none == {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from compiler import compile_step
 from graphspec.loading import load
@@ -236,3 +237,19 @@ def test_more_updates_than_the_table_holds_are_ordered_greedily_without_a_deferr
     spec = load("\n".join([head + "\n".join(models), "ops:", *lines]) + "\n")
     assert deferred(compile_step(spec)) == set()
     assert len(deferred(compile_step(spec, order="listed"))) == 13
+
+
+def test_what_a_graph_knows_of_its_nodes_is_found_anew_where_they_change():
+    graph = graph_of(program("autoencoder"))
+    listed, known = [*graph.nodes], (graph.producers, graph.listing, graph.position)
+    assert known == (
+        {value: name for name, node in graph.nodes.items() for value in node.provides},
+        {name: listed.index(name) for name in listed},
+        {name: graph.sequence.index(name) for name in graph.sequence},
+    )
+    fewer = {name: graph.nodes[name] for name in reversed(listed[1:])}
+    other = replace(graph, nodes=fewer, sequence=tuple(reversed(graph.sequence)))
+    assert not {*graph.nodes[listed[0]].provides} & other.producers.keys()
+    assert [*other.listing] == [*fewer]
+    assert [*other.position] == [*reversed(graph.sequence)]
+    assert (graph.producers, graph.listing, graph.position) == known
