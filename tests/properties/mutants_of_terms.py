@@ -47,9 +47,9 @@ def forget_order(nodes: Mapping[str, Instruction], causality: Causality, conditi
     return nodes, close(dict.fromkeys(causality.pasts, ()), causality.places), conditions
 
 
-def count_no_updates(spec: object, pace: object, place: object, schedule: object, cells: object, path: object) -> tuple:
+def count_no_updates(original: Callable[..., object]) -> Callable[..., object]:
     """Let a schedule belong to no optimizer."""
-    return spec, pace, place, schedule, (), path
+    return lambda **fields: original(**{**fields, "cells": ()})
 
 
 def keep_by_axis(original: Callable[..., object]) -> object:
@@ -202,8 +202,8 @@ MUTANTS_OF_TERMS = (
     Mutant(
         name="terms-count-steps",
         says="The schedule of a penalty or constraint counts steps, not the updates of its optimizer.",
-        place="timing.curves:_count",
-        change=to.change_arguments(count_no_updates),
+        place="timing.curves:ScheduledField",
+        change=count_no_updates,
         killer="numbers",
         case="moved-terms",
     ),
