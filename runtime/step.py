@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from compiler import Plan
 from compiler.ir.instructions import Blend, ResolveOverflow
-from compiler.plan.page.svg import draw_cell
 from graphspec.analysis.datasets import find_declared, join_batches
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic
@@ -105,7 +104,9 @@ class Step:
 
     def _repr_html_(self) -> str:
         """Return the picture of its plan that notebooks show."""
-        return draw_cell(self.plan)
+        from compiler.plan.page import svg
+
+        return svg.draw_cell(self.plan)
 
     @property
     def plan(self) -> Plan:

@@ -117,7 +117,7 @@ def emit_module(program: Program, dialect: Dialect, provided: Iterable[str] = ()
     library = dialect.library()
     # The first draft shows which support code is used; only its names are then reserved. Where names of unused support
     # code were reserved as well, the text is written again.
-    careful = _draft(program, dialect, library.definitions, extras)
+    careful = _draft(program, dialect, library.homes, extras)
     parts = tuple(_emit_parts(careful, given))
     used = frozenset(name for part in parts for name in _find_names(part))
     support = select_support(sorted(used), library)

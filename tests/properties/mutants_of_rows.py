@@ -12,10 +12,10 @@ from tests.properties.mutant import Mutant
 
 def keep_repeated(wanted: object, library: Library) -> tuple[object, Library]:
     """Return a library that takes the rows of a gradient as they come."""
-    summed = library.definitions["summed"]
-    assert "gradient = gradient.coalesce()" in summed.source
-    source = summed.source.replace("gradient = gradient.coalesce()", "gradient = gradient._coalesced_(True)")
-    return wanted, replace(library, definitions={**library.definitions, "summed": replace(summed, source=source)})
+    home = library.homes["summed"]
+    assert home.text.count("gradient = gradient.coalesce()") == 1
+    text = home.text.replace("gradient = gradient.coalesce()", "gradient = gradient._coalesced_(True)")
+    return wanted, replace(library, homes={**library.homes, "summed": replace(home, text=text)})
 
 
 def halve_shares(found: tuple[tuple[str, float], ...], *arguments: object) -> tuple[tuple[str, float], ...]:

@@ -13,7 +13,6 @@ from itertools import count
 from typing import Any
 
 import torch
-from safetensors.torch import save
 from torch import nn
 
 from compiler.ir.instructions import Forward
@@ -101,6 +100,8 @@ def pack_model(model: nn.Module, name: str) -> PackedModel:
 
     Raises SpecError: GS265 for types that safetensors does not have.
     """
+    from safetensors.torch import save
+
     state = model.state_dict()
     found = {key: value for key, value in state.items() if isinstance(value, torch.Tensor)}
     # Each with memory of its own: what is shared is written twice, and a view without the rest of its tensor.

@@ -18,9 +18,9 @@ def untouched() -> Iterator[None]:
 
     Models compiled by torch.compile run as plain Python inside.
     """
-    numpy = sys.modules.get("numpy")
+    numpy_random = sys.modules.get("numpy.random")  # what is not imported has no seed yet
     ours = random.getstate()
-    theirs = None if numpy is None else numpy.random.get_state()
+    theirs = None if numpy_random is None else numpy_random.get_state()
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     # torch must never try to compile code again that it met under observers; importing it only for this costs a second.
     is_compiling = "torch._dynamo" in sys.modules
@@ -30,8 +30,8 @@ def untouched() -> Iterator[None]:
             yield
     finally:
         random.setstate(ours)
-        if numpy is not None:
-            numpy.random.set_state(theirs)
+        if numpy_random is not None:
+            numpy_random.set_state(theirs)
 
 
 @contextmanager
