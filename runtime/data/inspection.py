@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from compiler.ir.instructions import Evaluate, Forward
 from compiler.ir.program import LayerDecl, Program
@@ -22,8 +21,7 @@ _SAME_ELEMENTS = frozenset({"reshape", "expand", "permute", "stop"})
 _SAME_LAYERS = frozenset({"flatten", "reshape", "identity"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
+class Label(Struct, frozen=True, kw_only=True):
     """One use of an input: its values are from 0 to ``count`` - 1; None where the compiler does not know how many."""
 
     input: str
@@ -110,8 +108,7 @@ def _find_layers(model: str, program: Program) -> tuple[LayerDecl, ...]:
 _FLOATS = frozenset({"float32", "float64", "float16", "bfloat16"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspector:
+class Inspector(Struct, frozen=True, kw_only=True):
     """Inspects the batches of one set; values on a device, or of a type that numpy lacks, are skipped."""
 
     place: Place

@@ -6,13 +6,13 @@ import csv
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 import numpy.lib.format as npy
+from msgspec import Struct
 from numpy.lib.npyio import NpzFile
 
 from graphspec.declare.data import DIGITS, FILES, DataSource, TrainingSets, describe_digits, find_ink
@@ -28,8 +28,7 @@ from runtime.problems import problem, system_reason
 _HELP = "the first line names the columns, every other line has one cell for each, with commas between them"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class Table(Struct, frozen=True, kw_only=True):
     """The cells of a file as text; ``lines`` are the numbers of the lines in which the rows end."""
 
     path: Path

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from msgspec.structs import replace
 
 from graphspec.declare.data import DataSource, TrainingSets
@@ -12,8 +11,7 @@ from graphspec.diagnostics import SpecError
 from runtime.problems import problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class Position(Struct, frozen=True, kw_only=True):
     """A place between two batches; everything counts from 0."""
 
     epoch: int = 0
@@ -26,8 +24,7 @@ class Position:
     """Batches taken in all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """One entry of `data:`: the spec, and the entry's name (``train``)."""
 
     spec: GraphSpec

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, cast
+
+from msgspec import Struct
 
 from runtime.data.arrays import Batch, MarkedBatch, count_rows
 from runtime.data.place import Place
@@ -17,8 +18,7 @@ class _Sliceable(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(Struct, frozen=True, kw_only=True):
     """Contiguous rows of every batch for each of ``count`` processes, in the order of ranks, the larger parts first."""
 
     rank: int = 0

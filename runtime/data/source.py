@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from graphspec.diagnostics import SpecError
 from runtime.data.arrays import (
@@ -89,8 +89,7 @@ class Batches(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
+class Sampled(Struct, frozen=True, kw_only=True):
     """Batches drawn from numbered samples; any position in any epoch can be reached directly."""
 
     samples: Samples
@@ -178,8 +177,7 @@ def blamed(place: Place) -> Generator[None]:
         raise place.problem("GS226", message, notes=raised_in(error), help=help) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class Stored(Struct, frozen=True, kw_only=True):
     """Arrays of equal leading length, by input."""
 
     arrays: Mapping[str, Array]
@@ -304,8 +302,7 @@ def _unkeepable(path: str, found: str, expected: str, place: Place) -> SpecError
     return place.problem("GS253", message, help="return plain data: code is never stored in a checkpoint")
 
 
-@dataclass(slots=True, kw_only=True)
-class Streamed:
+class Streamed(Struct, kw_only=True):
     """Batches of an object that can only be iterated; it must be able to start again for every epoch."""
 
     origin: Iterable[object]
@@ -393,8 +390,7 @@ class Numbered(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
+class Collected(Struct, frozen=True, kw_only=True):
     """Samples of a user's object, stacked into batches."""
 
     samples: Numbered

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeGuard, cast, final
+
+from msgspec import Struct
 
 from compiler.ir.program import InputDecl, Program
 from graphspec.declare.graph import GraphSpec
@@ -44,8 +45,7 @@ def refuse_dataset(dataset: str | None, mode: str, program: Program) -> Diagnost
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Intake:
+class Intake(Struct, kw_only=True):
     """The inputs of a step of a mode on a data set; ``dataset`` is None where no op depends on it."""
 
     mode: str

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from msgspec import Struct
+
 from compiler import Plan
 from compiler.ir.program import InputDecl, Program
 from runtime.engine.overflow import Overflow
@@ -30,8 +32,7 @@ Slots = Mapping[str, Mapping[str, object]]
 """Tensors by parameter, then by slot."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """The place of a number of an optimizer: an option of its rule, or one that a group of parameters overrides."""
 
     option: str
@@ -115,8 +116,7 @@ Signature = tuple[tuple[int, ...], str]
 """Shape and type of an array, as the language names types."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildRequest:
+class BuildRequest(Struct, frozen=True, kw_only=True):
     """How to build a plan: on what device, from which seed, what may be imported, and models made elsewhere."""
 
     device: str
@@ -268,8 +268,7 @@ class Engine(ABC):
         """Return a copy of a tensor on the host."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class Built(Struct, frozen=True, kw_only=True):
     """The result of building: the final plan, the source that runs, and the objects that were made."""
 
     plan: Plan

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compiler import Plan
@@ -19,8 +19,7 @@ FAILURES = frozenset({"GS210", "GS211"})
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batches:
+class Batches(Struct, frozen=True, kw_only=True):
     """Sizes of a batch, or of a micro-batch, in the order in which they are tried, and where they come from."""
 
     sizes: tuple[int, ...]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol, SupportsInt, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from compiler.ir.instructions import Blend
 from compiler.ir.program import ModeProgram
@@ -22,8 +24,7 @@ FEW = 3
 HELP = "restore it into a step that was built from the spec it was saved from"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """One name that does not fit, with what was found and what was expected."""
 
     kind: Literal["missing", "unexpected", "shape", "type", "value"]
@@ -86,8 +87,7 @@ MOMENTUM = "momentum_buffer"
 """The slot of SGD that begins with the first update."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(Struct, frozen=True, kw_only=True):
     """Something that is not a tensor of the module: at ``path`` of the counters, read and written as a whole.
 
     ``kind`` is what it is: a count, a set of names, the slots of an optimizer, or another tree that may hold tensors;
@@ -114,11 +114,10 @@ class Item:
         return ".".join(self.path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class Contents(Struct, frozen=True, kw_only=True):
     """All that training changes, in its present state: tensors by name, written in place, and everything else."""
 
-    tensors: Mapping[str, Stored] = field(default_factory=dict[str, Stored])
+    tensors: Mapping[str, Stored] = {}
     items: tuple[Item, ...] = ()
 
 

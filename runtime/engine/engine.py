@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar, Protocol, cast, final, runtime_checkable
+
+from msgspec import Struct
 
 from compiler.ir.program import Program
 from graphspec.declare.graph import GraphSpec
@@ -196,8 +197,7 @@ class ModuleEngine(Engine):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
+class Flags(Struct, frozen=True, kw_only=True):
     """Which parts of some models were trainable when their step was built; a change since then would have no effect."""
 
     spec: GraphSpec

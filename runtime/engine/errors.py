@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast, runtime_checkable
+
+from msgspec import Struct
 
 from compiler.ir.instructions import Accumulate, Evaluate, Forward, Gradient, Transform
 from graphspec.analysis.gradient_sets import find_gradient_sets
@@ -126,8 +127,7 @@ def diagnose(error: Exception, loaded: Loaded[object], spec: GraphSpec, framewor
     return _Failure(error=error, loaded=loaded, spec=spec, framework=framework, op=op).diagnose()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Failure:
+class _Failure(Struct, frozen=True, kw_only=True):
     """An error of one op, model or input of a step; ``op`` is empty where it is unknown."""
 
     error: Exception

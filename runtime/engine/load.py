@@ -8,9 +8,10 @@ import linecache
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Generic, Protocol, TypeVar, cast
+
+from msgspec import Struct
 
 from compiler.ir.instructions import Evaluate, Forward, Transform
 from compiler.ir.program import Program
@@ -36,8 +37,7 @@ class Startable(Protocol):
         """Key the draws of a step."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded(Generic[T]):
+class Loaded(Struct, Generic[T], frozen=True, kw_only=True):
     """An emitted module that was executed: its globals, and what maps its lines to the spec."""
 
     emitted: Emitted

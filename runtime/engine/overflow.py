@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overflow:
+class Overflow(Struct, frozen=True, kw_only=True):
     """The verdicts of the last step of a mode: by update whether its gradients were finite, by op whether it ran.
 
     ``places``: for every update with gradients that are not finite, the place of the first in its gradient sets.
     """
 
-    given: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    committed: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    places: Mapping[str, int] = field(default_factory=dict[str, int])
+    given: Mapping[str, bool] = {}
+    committed: Mapping[str, bool] = {}
+    places: Mapping[str, int] = {}
     scale_before: float | None = None
     """The loss scale of the step; None where there is none."""
     scale_after: float | None = None

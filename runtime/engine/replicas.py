@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from graphspec.declare.graph import GraphSpec
 from graphspec.diagnostics import Diagnostic, SpecError
@@ -12,8 +13,7 @@ from runtime.engine.load import find_span
 DECLARE = "replicas are declared in the spec, by `kind: replicated` under `parallel`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reducer:
+class Reducer(Struct, frozen=True, kw_only=True):
     """A part of a model that acts on gradients: what it is, what goes wrong in a step, and what to do instead."""
 
     what: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
+
+from msgspec import Struct
 
 from compiler import Plan
 from graphspec.declare.graph import GraphSpec
@@ -21,8 +22,7 @@ M = TypeVar("M")
 Made = TypeVar("Made")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting(Generic[D, T, M]):
+class Setting(Struct, Generic[D, T, M], frozen=True, kw_only=True):
     """Where and how a plan is built: the models in ``given`` are used in place of those declared."""
 
     device: D

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from compiler.facts.parameters import check_patterns
@@ -113,8 +113,7 @@ def check_given(
     return models
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Struct, frozen=True, kw_only=True):
     """The parameters and buffers of a model by name, each as a key of its memory.
 
     ``hidden``: parameters of modules that the model holds without registering them.
@@ -122,7 +121,7 @@ class Memory:
 
     parameters: Mapping[str, object]
     buffers: Mapping[str, object]
-    hidden: Mapping[str, object] = field(default_factory=dict[str, object])
+    hidden: Mapping[str, object] = {}
 
 
 def find_undeclared_ties(models: Mapping[str, Memory], program: Program, spec: GraphSpec) -> Iterator[Diagnostic]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast
+
+from msgspec import Struct
 
 from compiler.ir.program import ModelDecl, Program
 from graphspec.declare.graph import GraphSpec
@@ -23,8 +24,7 @@ KINDS = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64
 """Floating types, and what files call them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightFiles:
+class WeightFiles(Struct, frozen=True, kw_only=True):
     """The files that weights are read from, by model, and notes on them."""
 
     paths: Mapping[str, str]

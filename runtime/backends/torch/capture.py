@@ -7,10 +7,11 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, final
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 from torch import nn
 
 from compiler.ir.instructions import (
@@ -58,8 +59,7 @@ class _Traced(Exception):
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Captured:
+class Captured(Struct, kw_only=True):
     """One function of a step as one graph for every size of batch; it is made when a batch of that size first comes.
 
     A size that is left open is 0, 1, or any other: then there is one graph for all others.
@@ -86,11 +86,11 @@ class Captured:
     recorded: Recorded | None
     """How its graphs are recorded, where the device can."""
     compiled: Whole
-    free: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+    free: Mapping[str, Sequence[int]] = {}
     """The axes of inputs along which their sizes are left open."""
-    made: list[float] = field(default_factory=list[float])
+    made: list[float] = []
     """How many seconds each graph took to compile."""
-    sizes: set[Sizes] = field(default_factory=set[Sizes])
+    sizes: set[Sizes] = set()
     """The sizes of the batches so far."""
     reason: str = ""
     """Why it runs eagerly after all."""
@@ -171,8 +171,7 @@ class Captured:
         return outputs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capture:
+class Capture(Struct, frozen=True, kw_only=True):
     """What became of the functions of a step: graphs by title, and notes on what runs eagerly."""
 
     graphs: Mapping[str, Captured]

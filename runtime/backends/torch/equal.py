@@ -6,11 +6,11 @@ import hashlib
 import json
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any, final
 
 import torch
 import torch.distributed as dist
+from msgspec import Struct
 
 from runtime.backends.torch.execution import ERRORS
 from runtime.processes import compare, lost_in_message
@@ -21,8 +21,7 @@ REMEDY = "call `build` with the same spec and seed, and with models of the same 
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Equality:
+class Equality(Struct, kw_only=True):
     """Compares what the processes of a group begin with, once, and again after a state was restored."""
 
     is_due: bool = True
@@ -41,8 +40,7 @@ class Equality:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Present:
+class Present(Struct, frozen=True, kw_only=True):
     """The processes of torch.distributed's default group, which the caller has made."""
 
     count: int

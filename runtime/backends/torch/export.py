@@ -8,11 +8,11 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import nn
 
 from compiler.ir.instructions import Forward
@@ -116,8 +116,7 @@ def pack_model(model: nn.Module, name: str) -> PackedModel:
     return PackedModel(content=content, tensors=described, notes=others)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramPacker:
+class ProgramPacker(Struct, frozen=True, kw_only=True):
     """Packs a program of one function, which draws and writes nothing, over copies of models; states are constants."""
 
     program: Program

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from operator import getitem
 from typing import Any, Protocol, TypeAlias, final
 
 import torch
+from msgspec import Struct
 
 from runtime.backends.torch.compat import Compile, add_input, clear_workspaces, copy_graph, find_source, is_unsafe
 from runtime.backends.torch.execution import ERRORS
@@ -110,8 +110,7 @@ def find_recorder(device: torch.device) -> Recorder | None:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class Recording(Struct, frozen=True, kw_only=True):
     """A run of a graph that was recorded."""
 
     replay: Callable[[], None]
@@ -133,8 +132,7 @@ class Recording:
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Replayed:
+class Replayed(Struct, kw_only=True):
     """A compiled graph. Its first step runs it as it is, the second where it will be recorded; others are recordings.
 
     ``run`` takes inputs and the draws that ``draw`` makes of these: random numbers are not recorded.
@@ -257,8 +255,7 @@ def copied_part(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(Struct, frozen=True, kw_only=True):
     """A compiler of graphs that run as recordings: what it makes of another's.
 
     ``obstacles`` gets why a graph cannot be recorded, where that is known before it runs.
@@ -269,7 +266,7 @@ class Recorded:
     recorder: Recorder
     device: torch.device
     report: Report
-    obstacles: list[str] = field(default_factory=list[str])
+    obstacles: list[str] = []
 
     def __call__(self, graph: Any, inputs: Sequence[torch.Tensor]) -> Replayed:
         """Compile a graph without its draws."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from runtime.backends.torch.tensors import decode, encode
 
@@ -17,8 +17,7 @@ OWN_KEYS = ("state", "param_groups")
 """The keys of every optimizer's ``state_dict``; a class may add to them."""
 
 
-@dataclass(slots=True, kw_only=True)
-class WrappedState:
+class WrappedState(Struct, kw_only=True):
     """A wrapped optimizer, the names of its parameters, and its groups as they were made.
 
     Options of a group in the spec are not state: a resumed run may have others. State is what steps changed.
