@@ -1,7 +1,8 @@
 """CPU seconds of short processes: ``python -m benchmarks.starts [BEFORE]``, with an older tree next to this one.
 
-In each round every process runs once in each tree, in random order. Four are floors: Python alone, Python with the
-libraries that every command imports, and two programs that use these libraries as commands do, and do nothing else.
+In each round every process runs once in each tree, in random order. Some are floors: Python alone, Python with the
+libraries that every command imports, two programs that use these libraries as commands do, and do nothing else, and one
+of these after the import of torch. Another makes by hand what ``build`` makes of the spec.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from benchmarks.figures import Row, add_json, report
 HERE = Path(__file__).resolve().parents[1]
 SPEC = "examples/autoencoder/autoencoder.yaml"
 COMMAND = "import sys; from runtime.cli import main; sys.exit(main({given!r}))"
-SMALL = """
+QUIET = """
 import gc
 gc.disable()
+"""
+"""Collects no garbage, as commands; at its end Python does not collect any, either."""
+SMALL = f"""{QUIET}
 import msgspec, pydantic, typer, yaml
 
 class Spec(pydantic.BaseModel):
@@ -35,14 +39,12 @@ app = typer.Typer(pretty_exceptions_enable=False)
 @app.command()
 def check(path: str, strict: bool = False) -> None:
     "Find every problem of a spec."
-    Spec.model_validate({"path": path})
+    Spec.model_validate({{"path": path}})
 
 app(["spec.yaml"])
 """
 """A command that does nothing but have its arguments parsed and validate one value."""
-SMALL_HELP = """
-import gc
-gc.disable()
+SMALL_HELP = f"""{QUIET}
 import typer
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -64,7 +66,16 @@ BUILD = f"""{COMPILE}
 from runtime import build
 build(plan, device="cpu")
 """
+BY_HAND = f"""{QUIET}
+import torch
+from torch import nn, optim
+encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+decoder = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64), nn.Tanh(), nn.Unflatten(1, (1, 8, 8)))
+optimizers = [optim.Adam(model.parameters(), lr=1e-3) for model in (encoder, decoder)]
+"""
+"""The models and the optimizers of the spec, with PyTorch alone."""
 TORCH, COMPILED, BUILT = "import torch", "import torch, read and compile", "import torch, and build"
+COLLECTED, BESIDE, MADE = "torch without collections", "torch and a small command", "torch, and the same by hand"
 PROGRAMS: Mapping[str, str] = {
     "Python": "pass",
     "Python and libraries": "import msgspec, pydantic, typer, yaml",
@@ -76,13 +87,16 @@ PROGRAMS: Mapping[str, str] = {
     TORCH: "import torch",
     COMPILED: COMPILE,
     BUILT: BUILD,
+    COLLECTED: f"{QUIET}import torch",
+    BESIDE: f"import torch\n{SMALL}",
+    MADE: BY_HAND,
 }
-
-
 DIFFERENCES = (
     ("build, above torch", BUILT, TORCH),
     ("read and compile, above torch", COMPILED, TORCH),
     ("build alone", BUILT, COMPILED),
+    ("a small command, above torch", BESIDE, COLLECTED),
+    ("the same by hand, above torch", MADE, COLLECTED),
 )
 """Titles of differences, each with the program that takes longer and what is not counted of it."""
 
