@@ -1,12 +1,14 @@
 """Time captured steps against eager ones: ``python -m benchmarks.captured [--rounds N] [--examples] [NAME ...]``.
 
-The steps of the benchmarks are compared with the emitted file, and with the step as tutorials write it. Examples have
-no such step, and are compared with what ``build`` gives without ``jit``.
+The steps of the benchmarks are compared with the emitted file, and with the step as tutorials write it. Their floor is
+the share of the emitted step that kernels take which a graph calls as well. Examples have no such step, and are
+compared with what ``build`` gives without ``jit``.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,8 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 ROWS, FIRST = 64, 40
 """The rows of a batch where the spec names none, and the steps before the measurement, in which graphs are compiled."""
 CAPTURED, EAGER, IDIOM = "captured", "eager", "idiom"
+KERNELS = re.compile(r"aten::(\w*mm|\w*conv\w*|_scaled_dot_product\w*)")
+"""The operators that a graph calls as well: products of matrices, convolutions and attention."""
 ROUNDS = 41
 """An odd number: the median of ratios is then that of their reciprocals."""
 
@@ -118,6 +122,20 @@ def measure(candidate: Candidate, rounds: int) -> dict[str, Timing]:
     return interleave(runs, CAPTURED, rounds=rounds, multiple=candidate.period, stopwatch=clocks)
 
 
+def find_floor(candidate: Candidate, milliseconds: float) -> float:
+    """Return the share of an eager step, of so many milliseconds, in which kernels run that a graph calls as well.
+
+    It is measured by torch.profiler, which knows what every operator takes without those that it calls.
+    """
+    step = cycle(candidate.others[EAGER], [*candidate.batches])  # pyright: ignore[reportArgumentType]
+    count = FIRST * candidate.period
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+        for _ in range(count):
+            step()
+    microseconds = sum(each.self_cpu_time_total for each in seen.key_averages() if KERNELS.fullmatch(each.key))
+    return microseconds / 1e3 / count / milliseconds
+
+
 def find_candidates(names: Sequence[str], examples: bool) -> Iterator[Candidate]:
     """Yield the steps of the benchmarks, or the examples; or those with some names."""
     if examples:
@@ -137,6 +155,7 @@ def find_rows(rounds: int, names: Sequence[str], examples: bool) -> Iterator[Row
             "captured ms": timings[CAPTURED].milliseconds,
             **{f"{each} ms": timings[each].milliseconds for each in candidate.others},
             **{f"of {each}": Ratio.over(timings[each]).figures for each in candidate.others},
+            **({} if examples else {"floor": find_floor(candidate, timings[EAGER].milliseconds)}),
             "graphs": len(seconds),
             "compiled s": sum(seconds),
             "notes": [note for note in candidate.captured.notes if " runs eagerly: " in note],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.figures import find_mean
 from benchmarks.performance.cells import Rows, find, head, line, number, search, spread
 from benchmarks.performance.goals import GOALS, SHAPES, SLOWER
 
@@ -39,6 +41,9 @@ def write_floors(figures: Mapping[str, Rows]) -> Iterator[str]:
     for goal, (what, *programs) in STARTS.items():
         rows = [search(figures["starts"], program=each) for each in programs]
         yield line(what, *(number(row["now"]) if row else "" for row in rows), GOALS[goal])
+    now, floors = find_mean(figures["captured"], "eager"), [row.get("floor") for row in figures["captured"]]
+    floor = "" if None in floors else number(statistics.geometric_mean(floors))
+    yield line("captured step, of the emitted one, geometric mean of eleven", number(now), floor, "0.70")
     for step, title in LOOPS.items():
         row = find(figures["loop"], step=step, tree="now")
         ratios = (_tell(row.get(each)) for each in ("of bare", "by hand of bare"))

@@ -118,7 +118,7 @@ TABLES: Mapping[str, Table] = {
         ),
         write=write_goals,
     ),
-    "floors": Table(reads=("steps", "compile-1000", "starts", "loop"), write=write_floors),
+    "floors": Table(reads=("steps", "compile-1000", "starts", "captured", "loop"), write=write_floors),
     "peers": Table(reads=("peers",), write=write_peers),
     "captured": Table(reads=("captured",), write=write_captured),
     "memory": Table(reads=("memory",), write=write_memory),
