@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+MOST_KNOWN = 1000
+"""For how many states gates remember what fires."""
 
 
 class Counter(Protocol):
@@ -80,6 +84,8 @@ class Gates:
         self.awaited = {
             mode: {gate.op: find_awaited(gate, listed) for gate in listed} for mode, listed in gates.items()
         }
+        self.periods = {mode: find_period(listed) for mode, listed in gates.items()}
+        self.known: dict[tuple[object, ...], tuple[dict[str, int], tuple[str, ...]]] = {}  # by state, what was found
         self.counts = {mode: {gate.op: 0 for gate in listed} for mode, listed in gates.items()}
         self.applied = {mode: {gate.op: 0 for gate in listed if gate.counted} for mode, listed in gates.items()}
         self.taken: set[str] = set()  # ops that have fired since the start
@@ -88,11 +94,30 @@ class Gates:
         self.held: frozenset[str] = frozenset()  # ops that fire in the step that runs and leave everything as it is
 
     def fire(self, mode: str, dataset: str | None = None) -> tuple[str, ...]:
-        """Return the gated ops that fire in the step that the clock has started, on a batch of a data set."""
+        """Return the gated ops that fire in the step that the clock has started, on a batch of a data set.
+
+        Where that follows from a few counts alone, it is found once for each of their states.
+        """
+        counts, period = self.counts.get(mode, {}), self.periods.get(mode)
+        if period is None:
+            found = self.find(mode, dataset or "")
+        else:
+            state = (mode, self.clock.step % period, *counts.values())
+            found = self.known.get(state)
+            if found is None:
+                found = self.find(mode, "")
+                if len(self.known) < MOST_KNOWN:
+                    self.known[state] = found
+        self.found, self.held = (dict(found[0]), found[1]), frozenset()
+        self.clock.pending.append(self)
+        return found[1]
+
+    def find(self, mode: str, dataset: str) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Return what is counted once the step that runs is finished, and the gated ops that fire in it."""
         step, counts = self.clock.step, dict(self.counts.get(mode, {}))
         fired: list[str] = []
         for gate in self.gates.get(mode, ()):
-            if gate.op in self.bounded and not self.is_within(gate, dataset or "", fired, counts):
+            if gate.op in self.bounded and not self.is_within(gate, dataset, fired, counts):
                 continue
             due = False
             if gate.clock == "writes":
@@ -117,10 +142,7 @@ class Gates:
                     counts[gate.op] = 0
             if due:
                 fired.append(gate.op)
-        found = tuple(fired)
-        self.found, self.held = (counts, found), frozenset()
-        self.clock.pending.append(self)
-        return found
+        return counts, tuple(fired)
 
     def keep(self) -> None:
         """Keep what was counted in the step that is finished."""
@@ -168,6 +190,13 @@ class Gates:
 def is_bounded(gate: Gate) -> bool:
     """Return whether there are steps in which a gate is closed, however its clock stands."""
     return bool(gate.counted or gate.draw or gate.start or gate.until or gate.datasets)
+
+
+def find_period(gates: Sequence[Gate]) -> int | None:
+    """Return after how many steps the same gates fire at the same counts; None: that depends on more."""
+    if any(is_bounded(gate) or gate.epoch or gate.clock not in {"steps", "writes"} for gate in gates):
+        return None
+    return math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))
 
 
 def find_awaited(gate: Gate, gates: Sequence[Gate]) -> tuple[frozenset[str], ...]:

@@ -79,3 +79,62 @@ def test_emitted_clocks_decide_as_the_compiler_enumerates(seed: int) -> None:
     emitted = run_emitted(tuple(gates), 40)
     compiled = run_compiled(tuple(gates), 40, frozenset({"free"}))
     assert [frozenset(fired) for fired in emitted] == compiled
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_fires_is_the_same_whether_it_is_remembered_or_not(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that fail, ops that do not take place, and counts that a checkpoint replaces come in between."""
+    rng = random.Random(seed)
+    gates = [
+        clocks.Gate("u", every=rng.randint(1, 4)),
+        clocks.Gate("v", clock="writes", every=rng.randint(1, 5), follows=(("u",),)),
+        clocks.Gate("w", clock="writes", every=rng.randint(1, 3), follows=(("v", "u"),)),
+    ]
+    remembering, forgetful = (clocks.Gates(clocks.Clock(), {"train": gates}) for _ in range(2))
+    for _ in range(200):
+        held = frozenset(op for op in "uvw" if rng.random() < 0.05)
+        is_finished, is_restored, count = rng.random() < 0.9, rng.random() < 0.03, rng.randint(0, 4)
+        seen = []
+        for each, most in ((remembering, 100), (forgetful, 0)):
+            monkeypatch.setattr(clocks, "MOST_KNOWN", most)
+            each.clock.start("train")
+            fired = each.fire("train")
+            each.hold(held.intersection(fired))
+            if is_finished:
+                each.clock.finish()
+            if is_restored:
+                each.counts["train"]["v"] = count
+            seen.append((fired, dict(each.counts["train"]), set(each.taken)))
+        assert seen[0] == seen[1]
+    assert len(remembering.known) > 1
+    assert not forgetful.known
+
+
+def test_gates_of_many_states_remember_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clocks, "MOST_KNOWN", 10)
+    gates = tuple(Gate(op=f"u{every}", clock="writes", every=every, follows=(("free",),)) for every in (2, 3, 5, 7))
+    clock = clocks.Clock()
+    listed = [clocks.Gate(gate.op, gate.clock, gate.every, follows=gate.follows) for gate in gates]
+    running = clocks.Gates(clock, {"train": listed})
+    fired = [make_step(clock, running) for _ in range(420)]
+    assert fired == [tuple(gate.op for gate in gates if step % gate.every == 0) for step in range(1, 421)]
+    assert len(running.known) == 10
+
+
+@pytest.mark.parametrize(
+    ("gate", "period"),
+    [
+        (clocks.Gate("a", every=6), 6),
+        (clocks.Gate("a", clock="writes", every=6), 1),
+        (clocks.Gate("a", every=6, start=2), None),
+        (clocks.Gate("a", until=2), None),
+        (clocks.Gate("a", datasets=("x",)), None),
+        (clocks.Gate("a", draw="a", high=0.5), None),
+        (clocks.Gate("a", counted=("b",), first=2), None),
+        (clocks.Gate("a", clock="epochs", epoch=6), None),
+        (clocks.Gate("a", clock="writes", every=6, epoch=6, flush=True), None),
+        (clocks.Gate("a", clock="averaged"), None),
+    ],
+)
+def test_only_gates_that_need_nothing_but_counts_are_remembered(gate: clocks.Gate, period: int | None) -> None:
+    assert clocks.find_period([clocks.Gate("c"), gate]) == period

@@ -107,9 +107,13 @@ def cross_entropy(
     """
     if axis != 1 and logits.ndim > 1:
         logits, target = logits.movedim(axis, 1), target if target.ndim < logits.ndim else target.movedim(axis, 1)
-    target = target if target.is_floating_point() else target.long()
-    left_out = -100 if target.is_floating_point() else ignore_index  # of probabilities none is left out
-    return F.cross_entropy(logits, target, ignore_index=left_out, reduction=reduction, label_smoothing=label_smoothing)
+    if target.is_floating_point():
+        ignore_index = -100  # of probabilities none is left out
+    elif target.dtype != torch.int64:
+        target = target.long()
+    return F.cross_entropy(
+        logits, target, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing
+    )
 
 
 def nll(

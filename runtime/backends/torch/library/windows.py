@@ -77,7 +77,6 @@ class Window:
             if commits is None or self.guard == "window":
                 self.settle(True)
         else:
-            require_gradients(gradients)
             self.gather(wide, times)
         self.rows = self.rows + taken
         self.count = self.count + count
@@ -85,11 +84,16 @@ class Window:
     def gather(self, gradients: list[Any], times: int) -> None:
         """Add gradients to the totals, each so many times."""
         if not self.totals and is_power_of_two(times):
+            require_gradients(gradients)
             self.totals, self.unit, self.are_lent = gradients, times, True
             return
         if times != self.unit:
             self.multiply()
-        self.totals = foreach_gather(list(self.totals), gradients, times // self.unit, not self.are_lent)
+        try:
+            self.totals = foreach_gather(list(self.totals), gradients, times // self.unit, not self.are_lent)
+        except (AttributeError, TypeError):
+            require_gradients(gradients)
+            raise
         self.are_lent = False
 
     def multiply(self) -> None:
