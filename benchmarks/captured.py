@@ -1,8 +1,8 @@
 """Time captured steps against eager ones: ``python -m benchmarks.captured [--rounds N] [--examples] [NAME ...]``.
 
 The steps of the benchmarks are compared with the emitted file, and with the step as tutorials write it. Their floor is
-the share of the emitted step that kernels take which a graph calls as well. Examples have no such step, and are
-compared with what ``build`` gives without ``jit``.
+the share of the emitted step taken by kernels that a graph calls as well. Examples have no such step, and are compared
+with what ``build`` gives without ``jit``.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def measure(candidate: Candidate, rounds: int) -> dict[str, Timing]:
 
 
 def find_floor(candidate: Candidate, milliseconds: float) -> float:
-    """Return the share of an eager step, of so many milliseconds, in which kernels run that a graph calls as well.
+    """Return the share of an eager step, of so many milliseconds, taken by kernels that a graph calls as well.
 
-    It is measured by torch.profiler, which knows what every operator takes without those that it calls.
+    It is measured by torch.profiler, which knows the time of each operator without the operators that it calls.
     """
     step = cycle(candidate.others[EAGER], [*candidate.batches])  # pyright: ignore[reportArgumentType]
     count = FIRST * candidate.period

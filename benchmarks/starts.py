@@ -1,8 +1,8 @@
 """CPU seconds of short processes: ``python -m benchmarks.starts [BEFORE]``, with an older tree next to this one.
 
 In each round every process runs once in each tree, in random order. Some are floors: Python alone, Python with the
-libraries that every command imports, two programs that use these libraries as commands do, and do nothing else, and one
-of these after the import of torch. Another makes by hand what ``build`` makes of the spec.
+libraries that every command imports, and two programs that use these libraries as commands do, and do nothing else. One
+of these also runs after the import of torch. Another program makes by hand what ``build`` makes of the spec.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ QUIET = """
 import gc
 gc.disable()
 """
-"""Collects no garbage, as commands; at its end Python does not collect any, either."""
+"""Switches the garbage collector off, as commands do."""
 SMALL = f"""{QUIET}
 import msgspec, pydantic, typer, yaml
 
@@ -75,7 +75,7 @@ optimizers = [optim.Adam(model.parameters(), lr=1e-3) for model in (encoder, dec
 """
 """The models and the optimizers of the spec, with PyTorch alone."""
 TORCH, COMPILED, BUILT = "import torch", "import torch, read and compile", "import torch, and build"
-COLLECTED, BESIDE, MADE = "torch without collections", "torch and a small command", "torch, and the same by hand"
+ALONE, BESIDE, MADE = "torch without collections", "torch and a small command", "torch, and the same by hand"
 PROGRAMS: Mapping[str, str] = {
     "Python": "pass",
     "Python and libraries": "import msgspec, pydantic, typer, yaml",
@@ -87,16 +87,16 @@ PROGRAMS: Mapping[str, str] = {
     TORCH: "import torch",
     COMPILED: COMPILE,
     BUILT: BUILD,
-    COLLECTED: f"{QUIET}import torch",
-    BESIDE: f"import torch\n{SMALL}",
+    ALONE: f"{QUIET}import torch",
+    BESIDE: f"{QUIET}import torch\n{SMALL}",
     MADE: BY_HAND,
 }
 DIFFERENCES = (
     ("build, above torch", BUILT, TORCH),
     ("read and compile, above torch", COMPILED, TORCH),
     ("build alone", BUILT, COMPILED),
-    ("a small command, above torch", BESIDE, COLLECTED),
-    ("the same by hand, above torch", MADE, COLLECTED),
+    ("a small command, above torch", BESIDE, ALONE),
+    ("the same by hand, above torch", MADE, ALONE),
 )
 """Titles of differences, each with the program that takes longer and what is not counted of it."""
 

@@ -39,8 +39,8 @@ def write_floors(figures: Mapping[str, Rows]) -> Iterator[str]:
     yield line(what, reading, to_read, GOALS["reading"])
     yield line("compiling them", compiling, to_compile, GOALS["compiling"])
     for goal, (what, *programs) in STARTS.items():
-        rows = [search(figures["starts"], program=each) for each in programs]
-        yield line(what, *(number(row["now"]) if row else "" for row in rows), GOALS[goal])
+        now, floor = find(figures["starts"], program=programs[0]), search(figures["starts"], program=programs[1])
+        yield line(what, *(number(row["now"]) if row else "" for row in (now, floor)), GOALS[goal])
     now, floors = find_mean(figures["captured"], "eager"), [row.get("floor") for row in figures["captured"]]
     floor = "" if None in floors else number(statistics.geometric_mean(floors))
     yield line("captured step, of the emitted one, geometric mean of eleven", number(now), floor, "0.70")

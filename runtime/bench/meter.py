@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-
-from msgspec import Struct
 
 from compiler.ir.program import InputDecl
 
@@ -14,7 +13,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-class Machine(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Machine:
     """Where steps are timed: the framework with its version, the device, and the threads of one operation."""
 
     framework: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import asdict
 from pydantic import NonNegativeInt
 
@@ -95,7 +95,8 @@ class Attachable(Protocol):
         ...
 
 
-class Feed(Struct, kw_only=True):
+@dataclass(slots=True, kw_only=True)
+class Feed:
     """The batches of a data source, epoch after epoch. Made by :func:`open_feed`.
 
     >>> from graphspec import load
@@ -266,7 +267,8 @@ class SavedRoundRobin(PlainModel):
     sets: dict[str, object]
 
 
-class TurnFeed(Struct, kw_only=True):
+@dataclass(slots=True, kw_only=True)
+class TurnFeed:
     """Batches of several sets; restored from a saved state it returns the very batches that would have followed.
 
     The sets take turns in their order, and each epoch begins with the first. It ends with the round in which the
@@ -392,7 +394,8 @@ def draw(number: float, weights: Mapping[str, float]) -> str:
     return tuple(weights)[-1]
 
 
-class GroupFeed(Struct, kw_only=True):
+@dataclass(slots=True, kw_only=True)
+class GroupFeed:
     """Batches of a source for steps that take several of them.
 
     An epoch has as many steps as it has whole groups of batches; the rest of it is left out. A position is one between

@@ -8,8 +8,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-MOST_KNOWN = 1000
-"""For how many states gates remember what fires."""
+MOST_KNOWN = 10_000
+"""How many counts gates remember in all, of the states for which they know what fires."""
 
 
 class Counter(Protocol):
@@ -106,7 +106,7 @@ class Gates:
             found = self.known.get(state)
             if found is None:
                 found = self.find(mode, "")
-                if len(self.known) < MOST_KNOWN:
+                if len(self.known) * len(counts) < MOST_KNOWN:
                     self.known[state] = found
         self.found, self.held = (dict(found[0]), found[1]), frozenset()
         self.clock.pending.append(self)
@@ -193,7 +193,7 @@ def is_bounded(gate: Gate) -> bool:
 
 
 def find_period(gates: Sequence[Gate]) -> int | None:
-    """Return after how many steps the same gates fire at the same counts; None: that depends on more."""
+    """Return after how many steps the same gates fire at the same counts; None where that depends on more."""
     if any(is_bounded(gate) or gate.epoch or gate.clock not in {"steps", "writes"} for gate in gates):
         return None
     return math.lcm(*(gate.every for gate in gates if gate.clock == "steps"))

@@ -18,7 +18,7 @@ def untouched() -> Iterator[None]:
 
     Models compiled by torch.compile run as plain Python inside.
     """
-    numpy_random = sys.modules.get("numpy.random")  # what is not imported has no seed yet
+    numpy_random = sys.modules.get("numpy.random")
     ours = random.getstate()
     theirs = None if numpy_random is None else numpy_random.get_state()
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
@@ -32,6 +32,8 @@ def untouched() -> Iterator[None]:
         random.setstate(ours)
         if numpy_random is not None:
             numpy_random.set_state(theirs)
+        elif "numpy.random" in sys.modules:  # the model has imported it: as it was then
+            sys.modules["numpy.random"].seed()
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def test_what_fires_is_the_same_whether_it_is_remembered_or_not(seed: int, monke
 
 
 def test_gates_of_many_states_remember_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clocks, "MOST_KNOWN", 10)
+    monkeypatch.setattr(clocks, "MOST_KNOWN", 40)
     gates = tuple(Gate(op=f"u{every}", clock="writes", every=every, follows=(("free",),)) for every in (2, 3, 5, 7))
     clock = clocks.Clock()
     listed = [clocks.Gate(gate.op, gate.clock, gate.every, follows=gate.follows) for gate in gates]
