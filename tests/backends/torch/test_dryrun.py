@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import torch
 from compiler import compile_step
 from graphspec import load
 from runtime import Step, StepError, build
+from runtime.backends.torch.untouched import untouched
 from tests.backends.torch import users
 from tests.backends.torch.specs import OPS, batch_of, build_of, user
 
@@ -36,6 +38,18 @@ def test_weights_buffers_and_random_states_are_untouched_bit_for_bit(kind):
     assert torch.equal(states[0], torch.get_rng_state())
     assert states[1] == random.getstate()
     assert np.array_equal(states[2], np.random.get_state()[1])
+
+
+def test_a_seed_that_a_model_gives_to_what_it_imports_first_does_not_stay(monkeypatch):
+    module = sys.modules["numpy.random"]
+    kept = module.get_state()
+    monkeypatch.delitem(sys.modules, "numpy.random")
+    with untouched():
+        monkeypatch.setitem(sys.modules, "numpy.random", module)
+        module.seed(0)
+        seeded = module.get_state()[1].copy()
+    assert not np.array_equal(seeded, module.get_state()[1])
+    module.set_state(kept)
 
 
 def test_building_from_a_class_leaves_torchs_random_state_alone():
